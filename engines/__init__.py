@@ -1,0 +1,1 @@
+"""Slots, batching policies and executors. Reads no clock, opens no socket."""

@@ -1,0 +1,18 @@
+"""What there is to choose from: name -> ("module:attribute", one help line). Nothing here imports anything.
+
+A policy is a builder whose keyword arguments are its options. An executor is a builder called with `slots` and
+`cached`, whose other keyword arguments are its options.
+"""
+
+POLICIES = {
+    "one-by-one": ("engines.policies:one_by_one", "1 slot; each request is served to its end"),
+    "naive": ("engines.policies:naive", "1 slot, no KV cache: a full forward pass for every token"),
+    "static": ("engines.policies:static", "batch=8, wait=none|full, max-wait=50ms, return=stream|end, until=N|global-max"),
+    "static-bucketed": ("engines.policies:static_bucketed", "batch=8, window=64: batches of similar lengths"),
+    "continuous": ("engines.policies:continuous", "batch=8; requests join and leave after any step"),
+}
+
+EXECUTORS = {
+    "cost": ("engines.cost:hash_executor", "computes nothing; its steps are billed by the cost model"),
+    "tinygpt": ("engines.torch_executor:tinygpt_executor", "a 5.8 M parameter transformer in torch on this CPU"),
+}

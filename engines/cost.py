@@ -1,0 +1,69 @@
+"""The cost-only executor: tokens out of a hash, and a linear cost model to bill its steps in modelled time."""
+
+from collections.abc import Mapping, Sequence
+from typing import NewType
+
+from engines.engine import JSON
+from engines.slots import Batch
+from results.slots import StepWork
+
+DurationPs = NewType("DurationPs", int)
+"""An option given with a unit (0.205ms) and held in picoseconds."""
+
+
+class HashExecutor:
+    """Computes nothing: a row's token ids (0..255) depend on its request and position alone."""
+
+    context_tokens: int | None = None
+
+    def run(self, batch: Batch) -> Sequence[int]:
+        """One token id a row."""
+        return [row.request_id * 167 + row.output_tokens * 59 & 255 for row in batch.rows]
+
+    def describe(self) -> Mapping[str, JSON]:
+        """No prompt is ever read, and the tokens mean nothing."""
+        return {"name": "cost", "reads_prompts": False, "computes_tokens": False, "cost_source": "thread_cpu"}
+
+
+def hash_executor(slots: int, cached: bool = True) -> HashExecutor:
+    """For any number of slots, with or without a cache: there is nothing to keep."""
+    return HashExecutor()
+
+
+class LinearCost:
+    """decode: a + b x rows in slots that decode or have finished; prefill: pa + pb x rectangle tokens.
+
+    Padding is work and is counted. The coefficients' defaults were fitted to a small transformer on a CPU; they
+    are held in integer picoseconds, so every sum is exact.
+    """
+
+    def __init__(
+        self,
+        decode_base: DurationPs = DurationPs(1_950_000_000),
+        decode_row: DurationPs = DurationPs(205_000_000),
+        prefill_base: DurationPs = DurationPs(2_000_000_000),
+        prefill_token: DurationPs = DurationPs(128_000_000),
+    ) -> None:
+        """All in picoseconds. ValueError when a step could cost nothing."""
+        if min(decode_base, decode_row, prefill_base, prefill_token) < 0 or min(decode_base, prefill_base) < 1:
+            raise ValueError("a step must cost time: decode-base and prefill-base above 0, the others not below")
+        self._decode_base_ps = decode_base
+        self._decode_row_ps = decode_row
+        self._prefill_base_ps = prefill_base
+        self._prefill_token_ps = prefill_token
+
+    def cost_ps(self, work: StepWork) -> int:
+        """Picoseconds of one step. A decode without a cache is billed as the forward pass it is."""
+        if work.prefill_tokens:
+            return self._prefill_base_ps + self._prefill_token_ps * (work.prefill_tokens + work.padding_tokens)
+        return self._decode_base_ps + self._decode_row_ps * (work.decoding_slots + work.finished_slots)
+
+    def describe(self) -> Mapping[str, JSON]:
+        """The coefficients."""
+        return {
+            "name": "linear",
+            "decode_base_ps": self._decode_base_ps,
+            "decode_row_ps": self._decode_row_ps,
+            "prefill_base_ps": self._prefill_base_ps,
+            "prefill_token_ps": self._prefill_token_ps,
+        }

@@ -1,0 +1,190 @@
+"""Batching policies: who joins the batch, and who leaves it.
+
+A policy is two pure functions. `join(state)` says which of the waiting requests get a slot in the next step, or
+when to ask again; `leave(rows)` says, once something has finished, which finished rows give their slot back.
+The engine asks `join` only when somebody waits and a slot is free. To add a policy: write its builder here (or
+anywhere), and add one row to `engines.catalog.POLICIES`. A builder's keyword arguments are its options on the
+command line, and their annotations say how they are read.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal, NewType
+
+from engines.engine import Request
+
+DurationNs = NewType("DurationNs", int)
+"""An option given with a unit (50ms) and held in nanoseconds."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A request in a slot."""
+
+    request: Request
+    request_id: int
+    slot: int
+    prompt_tokens: int
+    max_tokens: int
+    stop_token_ids: frozenset[int]
+    joined_step: int
+    """The engine's count of steps before the one it joined in."""
+    output_tokens: int = 0
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class SlotState:
+    """What a policy may look at. It changes nothing in it."""
+
+    slots: int
+    waiting: Sequence[Request]
+    """In (due, id) order."""
+    running: Sequence[Row]
+    now_ns: int = 0
+    last_kind: str | None = None
+    """Kind of the step before this one."""
+    flushed_requests: int = 0
+    """How many of the waiting, from the first on, must be served although they would be held back."""
+    planned: Sequence[int] = ()
+    """Request ids the policy itself left for later batches, with its last joining."""
+
+
+@dataclass(slots=True)
+class Joining:
+    """A policy's answer."""
+
+    positions: Sequence[int] = ()
+    """Of those who join, in `waiting`."""
+    not_before_ns: int | None = None
+    """When nobody joins: ask again then. None: only after an arrival or a flush."""
+    holds_steps: int | None = None
+    """For how many steps this answer stands. None: until queue or membership changes or not_before_ns."""
+    planned: Sequence[int] = ()
+    """Request ids to be given back as `SlotState.planned` from now on."""
+
+
+NOBODY = Joining()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A named pair of functions with its slots."""
+
+    name: str
+    slots: int
+    join: Callable[[SlotState], Joining]
+    leave: Callable[[Sequence[Row]], Sequence[int]]
+    deliver: Literal["stream", "end"] = "stream"
+    """end: outputs are held and delivered in the batch's last step."""
+    cached: bool = True
+    """False: no KV cache, every step is a full forward of prompt and output."""
+    least_steps: int = 0
+    """Nobody leaves before the first in the batch has been in its slot for so many steps."""
+    options: dict[str, int | str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """ValueError without a slot."""
+        if self.slots < 1:
+            raise ValueError(f"batch={self.slots}: an engine needs at least 1 slot")
+
+
+def finished_rows(rows: Sequence[Row]) -> Sequence[int]:
+    """Leave as soon as finished."""
+    return [row.request_id for row in rows if row.finished]
+
+
+def all_when_all_finished(rows: Sequence[Row]) -> Sequence[int]:
+    """Leave together, when the last has finished."""
+    for row in rows:
+        if not row.finished:
+            return ()
+    return [row.request_id for row in rows]
+
+
+def one_by_one() -> Policy:
+    """One slot: a request is served to its end before the next one starts."""
+    return Policy("one-by-one", 1, _join_first_free, finished_rows)
+
+
+def naive() -> Policy:
+    """One by one without a KV cache: every token costs a forward pass over everything before it."""
+    return Policy("naive", 1, _join_first_free, finished_rows, cached=False)
+
+
+def _join_first_free(state: SlotState) -> Joining:
+    free = state.slots - len(state.running)
+    waiting = len(state.waiting)
+    return Joining(range(free if free < waiting else waiting))
+
+
+def static(
+    batch: int = 8,
+    wait: Literal["none", "full"] = "none",
+    max_wait: DurationNs | None = None,
+    until: int | None = None,
+    return_: Literal["stream", "end"] = "stream",
+) -> Policy:
+    """A batch is formed when idle and runs until all of it has finished.
+
+    wait=full holds back until the batch is full, or its oldest member has waited max_wait. until=N runs every
+    batch to at least N steps. return=end hands all results back in the batch's last step.
+    """
+    if max_wait is not None and wait != "full":
+        raise ValueError("max-wait needs wait=full: an impatient batch never waits")
+
+    def join(state: SlotState) -> Joining:
+        waiting = len(state.waiting)
+        if state.running or not waiting:
+            return NOBODY
+        if wait == "full" and waiting < batch and not state.flushed_requests:
+            if max_wait is None:
+                return NOBODY
+            not_before_ns = state.waiting[0].arrival_ns + max_wait
+            if not_before_ns > state.now_ns:
+                return Joining(not_before_ns=not_before_ns)
+        return Joining(range(min(batch, waiting)))
+
+    options: dict[str, int | str | None] = {
+        "batch": batch, "wait": wait, "max_wait_ns": max_wait, "until_steps": until, "return": return_,
+    }  # fmt: skip
+    return Policy(
+        "static", batch, join, all_when_all_finished, return_, least_steps=until or 0, options=options
+    )
+
+
+def static_bucketed(batch: int = 8, window: int = 64) -> Policy:
+    """Static batches of similar lengths: takes `window` waiting requests, sorts them by the output they ask
+    for, cuts them into batches and serves all of these before it looks at the queue again."""
+
+    if window < 1:
+        raise ValueError(f"window={window}: a window needs at least 1 request")
+
+    def join(state: SlotState) -> Joining:
+        if state.running or not state.waiting:
+            return NOBODY
+        queue = list(islice(state.waiting, window))
+        at = {request.request_id: position for position, request in enumerate(queue)}
+        order = [request_id for request_id in state.planned if request_id in at]
+        if not order:
+            order = [request.request_id for request in sorted(queue, key=_by_length)]
+        return Joining([at[request_id] for request_id in order[:batch]], planned=order[batch:])
+
+    options: dict[str, int | str | None] = {"batch": batch, "window": window}
+    return Policy("static-bucketed", batch, join, all_when_all_finished, options=options)
+
+
+def _by_length(request: Request) -> tuple[int, int, int, int]:
+    return request.params.max_tokens, len(request.prompt_token_ids), request.arrival_ns, request.request_id
+
+
+def continuous(batch: int = 8) -> Policy:
+    """Requests join and leave after any step; at most one prefill step between two decode steps."""
+
+    def join(state: SlotState) -> Joining:
+        if state.last_kind == "prefill" and state.running:
+            return NOBODY
+        return _join_first_free(state)
+
+    return Policy("continuous", batch, join, finished_rows, options={"batch": batch})

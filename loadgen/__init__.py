@@ -1,0 +1,1 @@
+"""Schedules, clocks, drivers and the command line: the floor that holds the stopwatch."""

@@ -1,0 +1,233 @@
+"""RunConfig: the one table of options. A row is a field; from it come every command's flags, the saved config
+and what other front ends offer.
+
+A field holds the parsed value; its `Option` says how it is written, read and shown. Saved configs hold what a
+person would type, so they can be read, edited and run again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any
+
+from loadgen.units import (
+    format_duration_ns,
+    parse_count,
+    parse_duration_ns,
+    parse_number,
+    parse_seed,
+    parse_span_ns,
+    parse_tokens,
+)
+
+ARRIVALS = ("poisson", "conditioned", "constant", "gamma", "burst", "closed")
+CLOCKS = ("charged", "modelled", "real")
+CONTEXT_POLICIES = ("error", "drop", "clip-prompt", "clip-output")
+PRESETS = ("seed1",)
+TIME_UNITS = ("s", "ms", "us", "ns", "iso")
+
+GROUPS = {
+    "workload": "Workload",
+    "trace": "Trace replay",
+    "engine": "Engine and clock",
+    "run": "Run and output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How one field is written on a command line and in a saved config."""
+
+    flag: str
+    parse: Callable[[str], Any]
+    help: str
+    group: str
+    unit: str = ""
+    """Shown in place of the value in help."""
+    show: Callable[[Any], str] = str
+    choices: tuple[str, ...] = ()
+
+
+def _row(
+    flag: str,
+    parse: Callable[[str], Any],
+    help: str,  # noqa: A002 - the word every command line uses
+    group: str,
+    default: Any = None,
+    **more: Any,
+) -> Any:
+    return field(default=default, metadata={"option": Option(flag, parse, help, group, **more)})
+
+
+def _choice(choices: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def _show_pair(separator: str, show: Callable[[int], str] = str) -> Callable[[tuple[int, int]], str]:
+    def joined(pair: tuple[int, int]) -> str:
+        return show(pair[0]) if pair[0] == pair[1] else separator.join(show(part) for part in pair)
+
+    return joined
+
+
+def parse_slo_text(text: str) -> str:
+    """Checked now, kept as written."""
+    from results.slo import parse_slo
+
+    return str(parse_slo(text))
+
+
+def parse_context(text: str) -> tuple[int, str]:
+    """`1024:clip-prompt`: tokens that prompt and output must fit into, and what happens to the others."""
+    tokens, _, policy = text.partition(":")
+    return parse_count(tokens), _choice(CONTEXT_POLICIES)(policy or "error")
+
+
+def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """`time=ts,prompt=in,output=out`: what a trace's columns are called."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name in ("time", "prompt", "output") and separator and column for name, separator, column in pairs):
+        raise ValueError(f"{text!r} does not name columns: write time=COLUMN,prompt=COLUMN,output=COLUMN")
+    return tuple((name, column) for name, _, column in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Everything that decides what a run does."""
+
+    arrival: str = _row("--arrival", _choice(ARRIVALS), "arrival process", "workload", "poisson", choices=ARRIVALS)
+    rate_rps: float | None = _row("--rate", parse_number, "mean arrival rate", "workload", unit="REQ/S", show=repr)
+    requests: int | None = _row("--requests", parse_count, "how many requests  [200]", "workload", unit="N")
+    duration_ns: int | None = _row(
+        "--duration", parse_duration_ns, "arrivals for so long, in place of --requests", "workload", unit="60s",
+        show=format_duration_ns,
+    )  # fmt: skip
+    cv: float | None = _row(
+        "--cv", parse_number, "variation of gamma gaps: 1 is Poisson", "workload", unit="CV", show=repr
+    )
+    users: int | None = _row("--users", parse_count, "users of a closed loop", "workload", unit="N")
+    think_ns: int | None = _row(
+        "--think", parse_duration_ns, "closed: wait between answer and next request", "workload", unit="1s",
+        show=format_duration_ns,
+    )  # fmt: skip
+    prompt_tokens: tuple[int, int] = _row(
+        "--prompt-tokens", parse_tokens, "prompt length, fixed or uniform", "workload", (32, 96), unit="LOW:HIGH",
+        show=_show_pair(":"),
+    )  # fmt: skip
+    output_tokens: tuple[int, int] = _row(
+        "--output-tokens", parse_tokens, "output length, fixed or uniform", "workload", (16, 48), unit="LOW:HIGH",
+        show=_show_pair(":"),
+    )  # fmt: skip
+    preset: str | None = _row(
+        "--preset", _choice(PRESETS), "seed1: the first text's 24 requests", "workload", choices=PRESETS
+    )
+    seed: int = _row("--seed", parse_seed, "of every stream of the schedule", "workload", 7, unit="N")
+    trace: str | None = _row("--trace", str, "replay a trace (Azure CSV, CSV, JSONL, saved schedule)", "trace",
+                             unit="FILE")  # fmt: skip
+    columns: tuple[tuple[str, str], ...] | None = _row(
+        "--columns", parse_columns, "names of a plain trace's columns", "trace", unit="time=T,prompt=P,output=O",
+        show=lambda pairs: ",".join("=".join(pair) for pair in pairs),
+    )  # fmt: skip
+    time_unit: str | None = _row(
+        "--time-unit", _choice(TIME_UNITS), "of a plain trace's times", "trace", choices=TIME_UNITS
+    )
+    window_ns: tuple[int, int] | None = _row(
+        "--window", parse_span_ns, "the part of the trace to replay", "trace", unit="25m..35m",
+        show=_show_pair("..", format_duration_ns),
+    )  # fmt: skip
+    limit: int | None = _row("--limit", parse_count, "at most so many requests of the trace", "trace", unit="N")
+    speed: float | None = _row("--speed", parse_number, "replay so many times as fast", "trace", unit="X", show=repr)
+    loop: int | None = _row("--loop", parse_count, "replay so many times over", "trace", unit="K")
+    context: tuple[int, str] | None = _row(
+        "--context", parse_context, "what must fit; else error, drop, clip-prompt, clip-output", "trace",
+        unit="TOKENS:POLICY", show=lambda pair: f"{pair[0]}:{pair[1]}",
+    )  # fmt: skip
+    engine: str = _row(
+        "--engine", str, "NAME, FILE.py:CLASS or MODULE:CLASS, then ,key=value", "engine", "continuous", unit="SPEC"
+    )
+    clock: str = _row("--clock", _choice(CLOCKS), "whose time counts", "engine", "charged", choices=CLOCKS)
+    timeout_ns: int | None = _row(
+        "--timeout", parse_duration_ns, "abort a request so long after it was due", "run", unit="30s",
+        show=format_duration_ns,
+    )  # fmt: skip
+    drain_ns: int | None = _row(
+        "--drain", parse_duration_ns, "abort the rest so long after the last was due", "run", unit="60s",
+        show=format_duration_ns,
+    )  # fmt: skip
+    slo: str | None = _row("--slo", parse_slo_text, "limits for goodput", "run", "ttft<=1s,tpot<=50ms", unit="LIMITS")
+    out: str = _row("--out", str, "folder for run folders", "run", "runs", unit="DIR")
+    name: str | None = _row("--name", str, "part of the run folder's name", "run", unit="NAME")
+
+
+def options() -> Mapping[str, tuple[Field[Any], Option]]:
+    """Field name -> its field and option, in the order of the table."""
+    return {one.name: (one, one.metadata["option"]) for one in fields(RunConfig)}
+
+
+def key_of(option: Option) -> str:
+    """The option's name in a saved config."""
+    return option.flag.removeprefix("--")
+
+
+def to_json(config: RunConfig) -> dict[str, str]:
+    """What a person would type, without what was left at its default."""
+    shown = {}
+    for name, (one, option) in options().items():
+        value = getattr(config, name)
+        if value != one.default and value is not None:
+            shown[key_of(option)] = option.show(value)
+    return shown
+
+
+def from_texts(texts: Mapping[str, str], base: RunConfig | None = None) -> RunConfig:
+    """A config from option texts by key, over a base. ValueError names the option."""
+    by_key = {key_of(option): (name, option) for name, (_, option) in options().items()}
+    values: dict[str, Any] = {}
+    for key, text in texts.items():
+        if key not in by_key:
+            raise ValueError(f"unknown option {key!r}: known are {', '.join(by_key)}")
+        name, option = by_key[key]
+        if not isinstance(text, str):
+            raise ValueError(f"option {key!r} must be a text, as it would be typed, not {text!r}")
+        try:
+            values[name] = option.parse(text)
+        except ValueError as error:
+            raise ValueError(f"{option.flag}: {error}") from None
+    start = {name: getattr(base, name) if base else one.default for name, (one, _) in options().items()}
+    assert MISSING not in start.values()
+    config = RunConfig(**{**start, **values})
+    check(config)
+    return config
+
+
+def check(config: RunConfig) -> None:
+    """ValueError when options contradict each other or something is missing."""
+    closed, burst, replay = config.arrival == "closed", config.arrival == "burst", config.trace is not None
+    _refuse(config.requests is not None and config.duration_ns is not None, "give --requests or --duration, not both")
+    _refuse(
+        config.rate_rps is None and not (closed or burst or replay), f"--arrival {config.arrival} needs --rate (req/s)"
+    )
+    _refuse(closed and config.users is None, "--arrival closed needs --users")
+    _refuse(not closed and config.users is not None, "--users needs --arrival closed")
+    _refuse(not closed and config.think_ns is not None, "--think needs --arrival closed")
+    _refuse(config.arrival == "gamma" and config.cv is None, "--arrival gamma needs --cv")
+    _refuse(config.arrival != "gamma" and config.cv is not None, "--cv needs --arrival gamma")
+    _refuse((closed or burst) and config.duration_ns is not None, f"--arrival {config.arrival} needs --requests")
+    _refuse((closed or burst) and config.rate_rps is not None, f"--arrival {config.arrival} has no rate: leave --rate out")
+    _refuse(config.speed is not None and config.rate_rps is not None, "give --speed or --rate, not both")
+    trace_only = ("columns", "time_unit", "window_ns", "limit", "speed", "loop", "context")
+    table = options()
+    for name in trace_only:
+        _refuse(not replay and getattr(config, name) is not None, f"{table[name][1].flag} needs --trace")
+    _refuse(replay and config.preset is not None, "give --trace or --preset, not both")
+    _refuse(replay and config.requests is not None, "a trace has its own requests: use --limit")
+    _refuse(replay and config.duration_ns is not None, "a trace has its own times: use --window")
+
+
+def _refuse(wrong: bool, message: str) -> None:
+    if wrong:
+        raise ValueError(message)

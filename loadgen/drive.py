@@ -1,0 +1,271 @@
+"""The stepping driver: one synchronous loop that hands over what is due, steps the engine and records.
+
+No threads, so generator and engine cannot disturb each other. The same loop runs in real, charged and modelled
+time: only the clock differs.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Protocol
+
+from engines.engine import Engine, Request, SamplingParams, Step
+from loadgen.clock import Clock
+from loadgen.due import NEVER_NS, DueQueue, InFlight
+from loadgen.host import sample_host
+from loadgen.prompts import prompt_source
+from loadgen.recorder import Recorder
+from results.recording import Recording, RecordingPart, merge
+from results.schedule import Schedule
+from results.status import Status
+
+CONTROL_EVERY_NS = 100_000_000
+EMIT_EVERY_NS = 500_000_000
+EMIT_EVERY_ROWS = 100_000
+CONDENSE_EVERY_STEPS = 1_000
+"""Few enough that what the recorder turns into columns is still in the processor's cache."""
+HOST_EVERY_NS = 1_000_000_000
+
+
+class Decision(Enum):
+    """What the driver is told to do next."""
+
+    GO = "go"
+    STOP = "stop"
+    """Hand over nothing more; drain."""
+    CANCEL = "cancel"
+    """Abort everything now."""
+
+
+class Control(Protocol):
+    """Steers a run; asked at most 10 times a second of wall time."""
+
+    timeout_ns: int | None
+    """A request is aborted when it has not ended so long after it was due."""
+    drain_ns: int | None
+    """Everything is aborted so long after the last request was due, or after a stop."""
+
+    def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
+        """`newest`: the last part emitted."""
+        ...
+
+
+def play_engine(
+    schedule: Schedule,
+    engine: Engine,
+    clock: Clock,
+    emit: Callable[[RecordingPart], None],
+    control: Control,
+) -> Recording:
+    """Play a schedule against an engine. `emit` gets each part as soon as it exists; the parts are the recording.
+
+    An engine that raises, loses a request or gets stuck ends the run: its requests are rows with status
+    engine_error, and nothing is lost of what came before.
+    """
+    play = _Play(schedule, engine, clock, emit, control)
+    with _no_garbage_collection():
+        play.run()
+    return merge(schedule, play.parts)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+class _Play:
+    def __init__(
+        self,
+        schedule: Schedule,
+        engine: Engine,
+        clock: Clock,
+        emit: Callable[[RecordingPart], None],
+        control: Control,
+    ) -> None:
+        told = engine.describe()
+        self.parts: list[RecordingPart] = []
+        self._engine = engine
+        self._clock = clock
+        self._emit = emit
+        self._control = control
+        self._arrivals = DueQueue(schedule)
+        self._prompt_of = prompt_source(schedule, lazy=not told.get("reads_prompts", True))
+        self._params_of = _sampling(schedule)
+        self._recorder = Recorder(clock, bool(told.get("computes_tokens", True)))
+        self._flight = InFlight()
+        self._open: dict[int, tuple[int, int]] = {}
+        """request id -> (due_ns, handed_ns), in the order of due times."""
+        self._deadline_ns = NEVER_NS
+        self._drain_until_ns = NEVER_NS
+        self._control_at_ns = self._host_at_ns = time.perf_counter_ns()
+        self._emit_at_ns = self._control_at_ns + EMIT_EVERY_NS
+
+    def run(self) -> None:
+        """The loop. What it does at every step is spelled out here, without a call that could be saved."""
+        clock, engine, arrivals = self._clock, self._engine, self._arrivals
+        log, steps_to_poll = self._recorder.log, 0
+        going = True
+        while going:
+            now_ns = clock.now_ns()
+            if arrivals.next_due_ns <= now_ns:
+                self._hand_over(now_ns)
+            steps_to_poll -= 1
+            if steps_to_poll <= 0:
+                steps_to_poll = clock.steps_per_poll
+                if not self._poll(now_ns):
+                    break
+            if self._deadline_ns <= now_ns and not self._expire(now_ns):
+                break
+            ready_ns = engine.ready_ns(now_ns)
+            if ready_ns == now_ns:
+                try:
+                    step = clock.bill(engine)
+                except Exception as error:
+                    going = self._fault(error)
+                    continue
+                log.append((step, clock.step_start, clock.step_end, clock.step_wall_ns))
+                if step.ended or step.released or step.admitted:
+                    self._came_and_went(step)
+                if len(log) >= CONDENSE_EVERY_STEPS:
+                    self._recorder.condense()
+            elif ready_ns is None:
+                going = self._idle(now_ns)
+            else:
+                clock.wait_until(min(ready_ns, arrivals.next_due_ns, self._deadline_ns))
+        self._publish(clock.now_ns())
+
+    def _hand_over(self, now_ns: int) -> None:
+        """Everything due at or before now, in the order of (due, id)."""
+        arrivals = self._arrivals
+        while arrivals.next_due_ns <= now_ns:
+            due_ns, request_id = arrivals.pop()
+            self._flight.enter(due_ns, now_ns)
+            self._open[request_id] = (due_ns, now_ns)
+            request = Request(request_id, self._prompt_of(request_id), self._params_of(request_id), due_ns)
+            try:
+                self._engine.add_request(request)
+            except ValueError as error:
+                self._end(request_id, Status.ENGINE_ERROR, now_ns, error=str(error))
+        self._set_deadline()
+
+    def _came_and_went(self, step: Step) -> None:
+        self._recorder.membership(step)
+        now_ns = self._clock.now_ns()
+        for output in step.outputs:
+            if output.finished:
+                self._end(output.request_id, Status.OK, now_ns, output.finish_reason)
+
+    def _end(
+        self, request_id: int, status: Status, now_ns: int, reason: str | None = None, error: str | None = None
+    ) -> None:
+        due_ns, handed_ns = self._open.pop(request_id)
+        self._flight.leave(now_ns)
+        self._recorder.request(request_id, due_ns, handed_ns, now_ns, status, reason, error)
+        self._arrivals.ended(request_id, now_ns)
+
+    def _idle(self, now_ns: int) -> bool:
+        """The engine waits for an arrival: go to the next one, or let it serve what it holds back."""
+        arrivals = self._arrivals
+        if arrivals.next_due_ns < NEVER_NS:
+            self._clock.wait_until(min(arrivals.next_due_ns, self._deadline_ns))
+            return True
+        if self._engine.has_work():
+            self._engine.flush()
+            if self._engine.ready_ns(now_ns) is not None:
+                return True
+            self._give_up(now_ns, Status.ENGINE_ERROR, "the engine holds the request back even after flush()")
+        else:
+            self._give_up(now_ns, Status.ENGINE_ERROR, "the engine has no work left and never finished the request")
+        return arrivals.next_due_ns < NEVER_NS
+
+    def _fault(self, error: Exception) -> bool:
+        """The engine cannot go on."""
+        self._arrivals.stop()
+        self._give_up(self._clock.now_ns(), Status.ENGINE_ERROR, f"{type(error).__name__}: {error}")
+        return False
+
+    def _give_up(self, now_ns: int, status: Status, error: str | None = None) -> None:
+        """Abort everything in the engine."""
+        for request_id in list(self._open):
+            self._engine.abort(request_id)
+            self._end(request_id, status, now_ns, error=error)
+
+    def _expire(self, now_ns: int) -> bool:
+        """Abort who is over the time limit; False when the drain's limit is reached."""
+        if now_ns >= self._drain_until_ns:
+            self._arrivals.stop()
+            self._give_up(now_ns, Status.UNFINISHED)
+            return False
+        timeout_ns = self._control.timeout_ns
+        while timeout_ns is not None and self._open:
+            request_id, (due_ns, _) = next(iter(self._open.items()))
+            if due_ns + timeout_ns > now_ns:
+                break
+            self._engine.abort(request_id)
+            self._end(request_id, Status.TIMEOUT_TOTAL, now_ns)
+        self._set_deadline()
+        return True
+
+    def _set_deadline(self) -> None:
+        """When the oldest request runs out of time, or the drain does."""
+        control = self._control
+        if control.drain_ns is not None and self._drain_until_ns == NEVER_NS and self._arrivals.all_handed_over:
+            self._drain_until_ns = self._arrivals.last_due_ns + control.drain_ns
+        self._deadline_ns = self._drain_until_ns
+        if control.timeout_ns is not None and self._open:
+            due_ns, _ = next(iter(self._open.values()))
+            self._deadline_ns = min(self._deadline_ns, due_ns + control.timeout_ns)
+
+    def _poll(self, now_ns: int) -> bool:
+        """Look at the wall clock: emit, sample, ask the control; False when all is cancelled."""
+        wall_ns = time.perf_counter_ns()
+        if wall_ns >= self._host_at_ns:
+            self._host_at_ns = wall_ns + HOST_EVERY_NS
+            self._recorder.host(sample_host(now_ns))
+        if wall_ns >= self._emit_at_ns or self._recorder.pending_rows >= EMIT_EVERY_ROWS:
+            self._emit_at_ns = wall_ns + EMIT_EVERY_NS
+            self._publish(now_ns)
+        if wall_ns < self._control_at_ns:
+            return True
+        self._control_at_ns = wall_ns + CONTROL_EVERY_NS
+        decision = self._control(now_ns, self.parts[-1] if self.parts else None)
+        if decision is Decision.CANCEL:
+            self._arrivals.stop()
+            self._give_up(now_ns, Status.CANCELLED)
+            return False
+        if decision is Decision.STOP and not self._arrivals.stopped:
+            self._arrivals.stop(now_ns)
+            self._set_deadline()
+        return True
+
+    def _publish(self, now_ns: int) -> None:
+        part = self._recorder.part(now_ns, self._flight.taken(now_ns))
+        self.parts.append(part)
+        self._emit(part)
+
+
+def _sampling(schedule: Schedule) -> Callable[[int], SamplingParams]:
+    """Each request's parameters, from the recipe."""
+    sampling = schedule.recipe.get("sampling", {})
+    lengths = schedule.output_tokens.tolist()
+    by_length: dict[int, SamplingParams] = {}
+
+    def params_of(request_id: int) -> SamplingParams:
+        max_tokens = lengths[request_id]
+        params = by_length.get(max_tokens)
+        if params is None:
+            params = by_length[max_tokens] = SamplingParams(max_tokens, **sampling)
+        return params
+
+    return params_of

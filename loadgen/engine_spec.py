@@ -1,0 +1,150 @@
+"""`--engine SPEC` to an engine: NAME, FILE.py:CLASS or MODULE:CLASS, then ,key=value.
+
+Options are read by the annotations of the builder they belong to: a count, true or false, one of a few words, a
+duration with its unit.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from engines.catalog import EXECUTORS, POLICIES
+from engines.cost import DurationPs, LinearCost
+from engines.engine import Engine
+from engines.policies import DurationNs
+from engines.slots import SlotEngine
+from loadgen.units import parse_duration_ns, parse_duration_ps
+from results.schedule import Schedule
+from targets.inprocess import InProcessEngine
+
+GLOBAL_MAX = "global-max"
+SUPPLIED = ("slots", "cached")
+"""Arguments of an executor's builder that come from the policy."""
+
+
+def make_engine(spec: str, clock: str, schedule: Schedule) -> Engine:
+    """A fresh engine. ValueError with one line for anything in the spec that cannot be.
+
+    The executor is the cost-only one in modelled time and the transformer otherwise, unless executor= says so.
+    `until=global-max` is replaced by the schedule's longest output.
+    """
+    name, options = split_spec(spec)
+    if ":" in name:
+        return _foreign(name, options)
+    if name not in POLICIES:
+        raise ValueError(f"unknown engine {name!r}: known are {', '.join(POLICIES)}, FILE.py:CLASS and MODULE:CLASS")
+    if options.get("until") == GLOBAL_MAX:
+        options["until"] = str(int(schedule.output_tokens.max()))
+    executor_name = options.pop("executor", "cost" if clock == "modelled" else "tinygpt")
+    if executor_name not in EXECUTORS:
+        raise ValueError(f"unknown executor {executor_name!r}: known are {', '.join(EXECUTORS)}")
+    builder, executor_builder = _load(POLICIES[name][0]), _load(EXECUTORS[executor_name][0])
+    policy = builder(**_take(options, builder))
+    executor_options = _take(options, executor_builder, without=SUPPLIED)
+    cost_model = LinearCost(**_take(options, LinearCost))
+    if options:
+        known = [*_parameters(builder), *_parameters(executor_builder, SUPPLIED), *_parameters(LinearCost), "executor"]
+        raise ValueError(f"engine {name} has no option {next(iter(options))!r}: known are {', '.join(known)}")
+    return SlotEngine(policy, executor_builder(policy.slots, policy.cached, **executor_options), cost_model)
+
+
+def split_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """Name and options of a spec."""
+    name, *rest = (part.strip() for part in spec.split(","))
+    options = {}
+    for part in rest:
+        key, separator, value = part.partition("=")
+        if not separator or not key or not value:
+            raise ValueError(f"{part!r} in engine {spec!r} is not an option: write key=value")
+        options[key] = value
+    return name, options
+
+
+def _foreign(name: str, options: dict[str, str]) -> Engine:
+    engine_class = _load(name)
+    given = _take(options, engine_class)
+    slots = options.pop("slots", None)
+    if options:
+        known = ", ".join([*_parameters(engine_class), "slots"])
+        raise ValueError(f"engine {name} has no option {next(iter(options))!r}: known are {known}")
+    return InProcessEngine(engine_class(**given), _read("slots", int, slots) if slots else None)
+
+
+def _load(reference: str) -> Any:
+    """MODULE:ATTRIBUTE or FILE.py:ATTRIBUTE."""
+    place, _, attribute = reference.rpartition(":")
+    try:
+        module = _module_from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name != place:
+            raise
+        raise ValueError(f"no module {place!r}: write FILE.py:CLASS for a file") from None
+    if not hasattr(module, attribute):
+        raise ValueError(f"{place} has no {attribute!r}")
+    return getattr(module, attribute)
+
+
+def _module_from_file(path: Path) -> types.ModuleType:
+    if not path.is_file():
+        raise ValueError(f"no file {str(path)!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{str(path)!r} cannot be read as a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _take(options: dict[str, str], builder: Callable[..., Any], without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Remove the builder's options from `options` and return them read."""
+    taken = {}
+    for key, (parameter, annotation) in _parameters(builder, without).items():
+        if key in options:
+            taken[parameter] = _read(key, annotation, options.pop(key))
+    return taken
+
+
+def _parameters(builder: Callable[..., Any], without: tuple[str, ...] = ()) -> Mapping[str, tuple[str, Any]]:
+    """Option key -> (parameter, annotation): max_wait is written max-wait, return_ is written return."""
+    function = builder.__init__ if inspect.isclass(builder) else builder
+    hints = get_type_hints(function)
+    return {
+        name.rstrip("_").replace("_", "-"): (name, hints.get(name, str))
+        for name, parameter in inspect.signature(builder).parameters.items()
+        if name not in without and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+
+
+def _read(key: str, annotation: Any, text: str) -> Any:
+    """The text as what the annotation says."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not types.NoneType)
+    readers: dict[Any, Callable[[str], Any]] = {
+        DurationNs: parse_duration_ns, DurationPs: parse_duration_ps, int: _whole, bool: _truth, float: float, str: str,
+    }  # fmt: skip
+    try:
+        if get_origin(annotation) is Literal:
+            return _one_of(text, get_args(annotation))
+        return readers[annotation](text)
+    except ValueError as error:
+        raise ValueError(f"engine option {key}={text}: {error}") from None
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("write a whole number")
+    return int(text)
+
+
+def _truth(text: str) -> bool:
+    return _one_of(text, ("true", "false")) == "true"
+
+
+def _one_of(text: str, words: tuple[str, ...]) -> str:
+    if text not in words:
+        raise ValueError(f"write one of {', '.join(words)}")
+    return text

@@ -1,0 +1,178 @@
+"""The recorder: keeps what a run produces until a part is due, then turns it into columns.
+
+During a step it only appends references; the columns are made when a part is emitted.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.engine import OneTokenEach, Step
+from loadgen.clock import Clock
+from results.columns import NULL, Int64, Table, concatenate
+from results.recording import KINDS, PART_TABLES, TEXT_COLUMNS, RecordingPart, SlotEvent
+from results.slots import WORK_COLUMNS, StepWork
+from results.status import Status
+
+_work_values = attrgetter(*WORK_COLUMNS)
+KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
+ADMITTED, ENDED, RELEASED = (int(event) for event in SlotEvent)
+_NOT_TOLD = (NULL,) * len(WORK_COLUMNS)
+
+
+class Recorder:
+    """Append-only rows of one driver."""
+
+    def __init__(self, clock: Clock, keeps_token_ids: bool) -> None:
+        """`keeps_token_ids`: whether the engine's token ids mean anything."""
+        self._clock = clock
+        self._keeps_token_ids = keeps_token_ids
+        self.log: list[tuple[Step, int, int, int]] = []
+        """(step, its begin and end in the clock's unit, its wall time in ns), in the order of steps."""
+        self._first_step = 0
+        self._events: list[int] = []
+        self._condensed: list[dict[str, Table]] = []
+        self._condensed_rows = 0
+        self._requests: list[tuple[int, int, int, int, Status, str | None, str | None]] = []
+        self._host: list[dict[str, int]] = []
+
+    def membership(self, step: Step) -> None:
+        """Who came and went in the step last put into the log."""
+        index = self._first_step + len(self.log) - 1
+        for request_id, slot in step.admitted:
+            self._events += (request_id, ADMITTED, index, slot)
+        for request_id in step.ended:
+            self._events += (request_id, ENDED, index, NULL)
+        for request_id in step.released:
+            self._events += (request_id, RELEASED, index, NULL)
+
+    def request(
+        self,
+        request_id: int,
+        due_ns: int,
+        handed_ns: int,
+        end_ns: int,
+        status: Status,
+        finish_reason: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """A request has ended."""
+        self._requests.append((request_id, due_ns, handed_ns, end_ns, status, finish_reason, error))
+
+    def host(self, sample: dict[str, int]) -> None:
+        """A sample of the machine's state."""
+        self._host.append(sample)
+
+    @property
+    def pending_rows(self) -> int:
+        """About how many rows wait to be emitted."""
+        return self._condensed_rows + len(self.log)
+
+    def condense(self) -> None:
+        """Turn the log into columns while it is still in the processor's cache."""
+        steps = [row[0] for row in self.log]
+        step = np.arange(self._first_step, self._first_step + len(steps), dtype=np.int64)
+        tokens, token_ids = self._token_tables(steps, step)
+        chunk = {"tokens": tokens, "token_ids": token_ids, "steps": self._step_table(steps, step)}
+        self._condensed.append(chunk)
+        self._condensed_rows += len(step) + len(tokens["step"])
+        self._first_step += len(steps)
+        self.log.clear()
+
+    def part(self, until_ns: int, flight_request_ns: int) -> RecordingPart:
+        """Everything since the last part, as columns."""
+        self.condense()
+        tables = {name: concatenate([chunk[name] for chunk in self._condensed]) for name in self._condensed[0]}
+        tables["requests"] = self._request_table()
+        tables["slot_events"] = self._slot_events()
+        tables["host"] = self._host_table()
+        tables["flight"] = {"until_ns": _ints([until_ns]), "request_ns": _ints([flight_request_ns])}
+        self._condensed.clear()
+        self._condensed_rows = 0
+        self._events.clear()
+        self._requests.clear()
+        self._host.clear()
+        return RecordingPart(tables)
+
+    def _request_table(self) -> Table:
+        columns = zip(*self._requests, strict=True) if self._requests else ((),) * len(PART_TABLES["requests"])
+        return {
+            name: np.array(column, dtype=object) if name in TEXT_COLUMNS else _ints(column)
+            for name, column in zip(PART_TABLES["requests"], columns, strict=True)
+        }
+
+    def _token_tables(self, steps: Sequence[Step], step: Int64) -> tuple[Table, Table]:
+        ids: list[int] = []
+        per_step: list[int] = []
+        counts: list[tuple[int, int]] = []
+        for one in steps:
+            outputs = one.outputs
+            per_step.append(len(outputs))
+            if type(outputs) is OneTokenEach:
+                ids += outputs.request_ids
+            else:
+                counts += [(len(ids) + at, len(output.token_ids)) for at, output in enumerate(outputs)]
+                ids += [output.request_id for output in outputs]
+        tokens = np.ones(len(ids), dtype=np.int64)
+        if counts:
+            at, count = np.array(counts, dtype=np.int64).T
+            tokens[at] = count
+        table: Table = {"request_id": _ints(ids), "step": np.repeat(step, _ints(per_step)), "tokens": tokens}
+        return table, {"token_id": _ints(_token_ids(steps) if self._keeps_token_ids else [])}
+
+    def _slot_events(self) -> Table:
+        table = _ints(self._events).reshape(-1, 4)
+        return dict(zip(("request_id", "event", "step", "slot"), table.T.copy(), strict=True))
+
+    def _step_table(self, steps: Sequence[Step], step: Int64) -> Table:
+        works = [one.work for one in steps]
+        kinds = _ints([NULL if work is None else KIND_CODES[work.kind] for work in works])
+        table: Table = {
+            "step": step,
+            "n_steps": np.ones(len(step), dtype=np.int64),
+            "kind": kinds,
+            "told": (kinds != NULL).astype(np.int64),
+            **self._times(),
+        }
+        table.update(zip(WORK_COLUMNS, _work_columns(works), strict=True))
+        return table
+
+    def _times(self) -> Table:
+        starts = _ints([row[1] for row in self.log])
+        ends = _ints([row[2] for row in self.log])
+        if self._clock.unit == "ps":
+            return {"start_ps": starts, "cost_ps": ends - starts, "cost_slope_ps": np.zeros_like(starts)}
+        return {"start_ns": starts, "end_ns": ends, "wall_ns": _ints([row[3] for row in self.log])}
+
+    def _host_table(self) -> Table:
+        return {name: _ints([sample[name] for sample in self._host]) for name in PART_TABLES["host"]}
+
+
+def _token_ids(steps: Sequence[Step]) -> list[int]:
+    ids: list[int] = []
+    for one in steps:
+        if type(one.outputs) is OneTokenEach:
+            ids += one.outputs.token_ids
+        else:
+            for output in one.outputs:
+                ids += output.token_ids
+    return ids
+
+
+def _ints(values: Sequence[int] | tuple[object, ...]) -> Int64:
+    return np.fromiter(values, dtype=np.int64, count=len(values))  # type: ignore[arg-type]
+
+
+def _work_columns(works: Sequence[StepWork | None]) -> NDArray[np.int64]:
+    """One row a column of the step table."""
+    flat = chain.from_iterable(_NOT_TOLD if work is None else _work_values(work) for work in works)
+    width = len(WORK_COLUMNS)
+    try:
+        table = np.fromiter(flat, dtype=np.int64, count=width * len(works))
+    except TypeError:  # somebody else's engine left a count out
+        rows = [_NOT_TOLD if work is None else _work_values(work) for work in works]
+        table = _ints([NULL if value is None else value for row in rows for value in row])
+    return table.reshape(len(works), width).T.copy()

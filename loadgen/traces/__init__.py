@@ -1,0 +1,1 @@
+"""Recorded traces: one file a format, their catalogue, and the replay that makes a schedule of one."""

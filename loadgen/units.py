@@ -1,0 +1,78 @@
+"""Durations, ranges and counts as people write them: 50ms, 25m..35m, 32:96."""
+
+import re
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+NS_PER_UNIT = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+NS_PER_S = NS_PER_UNIT["s"]
+PS_PER_NS = 1_000
+_DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z]+)")
+
+
+def parse_duration_ps(text: str) -> int:
+    """`50ms`, `0.205ms`, `2m`: picoseconds, exact. ValueError without a unit."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or match[2] not in NS_PER_UNIT:
+        raise ValueError(f"{text!r} is not a duration: write a number with ns, us, ms, s, m or h, as in 50ms")
+    return round(Fraction(Decimal(match[1])) * NS_PER_UNIT[match[2]] * PS_PER_NS)
+
+
+def parse_duration_ns(text: str) -> int:
+    """Nanoseconds, rounded to the nearest."""
+    return round(Fraction(parse_duration_ps(text), PS_PER_NS))
+
+
+def format_duration_ns(duration_ns: int) -> str:
+    """The shortest exact writing that `parse_duration_ns` reads back: 90s, 1500us."""
+    for unit in ("h", "m", "s", "ms", "us"):
+        if duration_ns and duration_ns % NS_PER_UNIT[unit] == 0:
+            return f"{duration_ns // NS_PER_UNIT[unit]}{unit}"
+    return f"{duration_ns}ns" if duration_ns else "0s"
+
+
+def parse_span_ns(text: str) -> tuple[int, int]:
+    """`25m..35m`: two durations, the second later."""
+    parts = text.split("..")
+    if len(parts) != 2:  # noqa: PLR2004 - two ends
+        raise ValueError(f"{text!r} is not a window: write two durations, as in 25m..35m")
+    begin_ns, end_ns = (parse_duration_ns(part) if part.strip("0 ") else 0 for part in parts)
+    if begin_ns >= end_ns:
+        raise ValueError(f"window {text!r} ends before it begins: write the earlier time first")
+    return begin_ns, end_ns
+
+
+def parse_tokens(text: str) -> tuple[int, int]:
+    """`64` or `32:96`: the smallest and the largest length, both included."""
+    parts = text.split(":")
+    if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):  # noqa: PLR2004 - two ends
+        raise ValueError(f"{text!r} is not a length: write a count of tokens (64) or a range (32:96)")
+    low, high = int(parts[0]), int(parts[-1])
+    if low < 1 or low > high:
+        raise ValueError(f"length {text!r} must begin at 1 or more and not fall")
+    return low, high
+
+
+def parse_number(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not value.is_finite() or value <= 0:
+        raise ValueError(f"{text!r} must be a finite number above 0")
+    return float(value)
+
+
+def parse_count(text: str) -> int:
+    """A whole number from 1."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def parse_seed(text: str) -> int:
+    """A whole number from 0."""
+    if not text.strip().isdecimal():
+        raise ValueError(f"{text!r} is not a whole number from 0")
+    return int(text)

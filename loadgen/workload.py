@@ -1,0 +1,163 @@
+"""From a config to a schedule: the one place where arrivals, lengths, prompts and traces come together."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loadgen.arrivals import PROCESSES, due_times_ns, due_times_until_ns
+from loadgen.config import RunConfig
+from loadgen.lengths import draw_lengths
+from loadgen.prompts import prompt_recipe
+from loadgen.units import NS_PER_S
+from results.columns import NULL, int64
+from results.schedule import Schedule, make_schedule
+
+DEFAULT_REQUESTS = 200
+SEED1_REQUESTS, SEED1_PROMPT_TOKENS, SEED1_OUTPUT_TOKENS = 24, (32, 96), (16, 48)
+
+
+def build_schedule(config: RunConfig) -> Schedule:
+    """The schedule that the config describes. ValueError in one line when it cannot be made."""
+    recipe = {"prompt": prompt_recipe(config.seed), "sampling": {"ignore_eos": True, "temperature": 0.0}}
+    if config.trace is not None:
+        return _replayed(config, recipe)
+    if config.preset == "seed1":
+        return _seed1(config, recipe)
+    if config.arrival == "closed":
+        return _closed(config, recipe)
+    return _generated(config, recipe)
+
+
+def _generated(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
+    process, cv = PROCESSES[config.arrival], config.cv or 1.0
+    rate_rps = config.rate_rps
+    if config.duration_ns is not None and rate_rps is not None:
+        due_ns = due_times_until_ns(config.arrival, config.duration_ns, rate_rps, config.seed, cv)
+        if not len(due_ns):
+            raise ValueError(f"no request is due in --duration at --rate {rate_rps:g} with seed {config.seed}")
+    else:
+        requests = config.requests or DEFAULT_REQUESTS
+        due_ns = due_times_ns(config.arrival, requests, rate_rps or 1.0, config.seed, cv)
+    origin = {
+        "process": config.arrival,
+        "parameters": {"rate_rps": rate_rps, "cv": config.cv, "seed": config.seed},
+        "rate_rps": rate_rps,
+        "window": {"kind": "makespan"} if config.arrival == "burst" else _window(config),
+        "stationary": process.stationary,
+        "label": process.label,
+    }
+    return _with_lengths(due_ns, config, recipe, origin)
+
+
+def _window(config: RunConfig) -> dict[str, Any]:
+    return {"kind": "schedule", "end_ns": config.duration_ns}
+
+
+def _with_lengths(due_ns: Any, config: RunConfig, recipe: dict[str, Any], origin: dict[str, Any], **more: Any) -> Schedule:
+    rows = len(due_ns)
+    return make_schedule(
+        due_ns,
+        draw_lengths(rows, config.seed, "prompt", config.prompt_tokens),
+        draw_lengths(rows, config.seed, "output", config.output_tokens),
+        recipe=recipe,
+        origin=origin,
+        **more,
+    )
+
+
+def _closed(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
+    """Users that each send their next request when the last is answered: request i belongs to user i mod users."""
+    users, requests = config.users or 1, config.requests or DEFAULT_REQUESTS
+    if requests < users:
+        raise ValueError(f"--requests {requests} leaves users without any: ask for at least --users {users}")
+    ids = np.arange(requests)
+    first = ids < users
+    origin = {
+        "process": "closed",
+        "parameters": {"users": users, "think_ns": config.think_ns or 0, "seed": config.seed},
+        "rate_rps": None,
+        "window": {"kind": "makespan"},
+        "stationary": False,
+        "label": f"closed loop of {users} users",
+    }
+    return _with_lengths(
+        np.where(first, 0, NULL),
+        config,
+        recipe,
+        origin,
+        after=[() if now else (int(request_id - users),) for now, request_id in zip(first, ids, strict=True)],
+        think_ns=np.where(first, NULL, config.think_ns or 0),
+        session=ids % users,
+        turn=ids // users,
+    )
+
+
+def _seed1(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
+    """The first text's schedule in its own order of draws: gaps, prompts, outputs from one numpy generator."""
+    requests = config.requests or SEED1_REQUESTS
+    generator = np.random.default_rng(config.seed)
+    burst = config.arrival == "burst"
+    due_s = np.cumsum(generator.exponential(1.0 / (config.rate_rps or 1.0), requests))
+    prompts = generator.integers(*SEED1_PROMPT_TOKENS, requests, endpoint=True)
+    outputs = generator.integers(*SEED1_OUTPUT_TOKENS, requests, endpoint=True)
+    origin = {
+        "process": "seed1",
+        "parameters": {"rate_rps": config.rate_rps, "seed": config.seed, "requests": requests},
+        "rate_rps": config.rate_rps,
+        "window": {"kind": "makespan"} if burst else {"kind": "schedule"},
+        "stationary": not burst,
+        "label": "preset seed1",
+    }
+    due_ns = np.zeros(requests) if burst else np.rint(due_s * NS_PER_S)
+    return make_schedule(int64(due_ns.astype(np.int64)), int64(prompts), int64(outputs), recipe=recipe, origin=origin)
+
+
+def _replayed(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
+    from loadgen.traces.catalog import read_trace
+    from loadgen.traces.replay import Replay, replay
+
+    context_tokens, context_policy = config.context or (None, "error")
+    trace = read_trace(Path(config.trace or ""), columns=dict(config.columns or ()), time_unit=config.time_unit)
+    schedule = replay(
+        trace,
+        Replay(
+            window_ns=config.window_ns,
+            limit=config.limit,
+            speed=config.speed,
+            rate_rps=config.rate_rps,
+            loop=config.loop or 1,
+            context_tokens=context_tokens,
+            context_policy=context_policy,
+        ),
+        recipe,
+    )
+    return as_burst(schedule) if config.arrival == "burst" else schedule
+
+
+def as_burst(schedule: Schedule) -> Schedule:
+    """The same requests, all due at 0 that wait for nobody; with followers it is a closed mode."""
+    due_ns = np.where(schedule.due_ns == NULL, NULL, 0)
+    closed = bool(len(schedule.after_ids))
+    origin = {
+        **schedule.origin,
+        "rate_rps": None,
+        "window": {"kind": "makespan"},
+        "stationary": False,
+        "label": "burst of sessions (closed)" if closed else "burst",
+    }
+    return Schedule(
+        due_ns=due_ns,
+        after_offsets=schedule.after_offsets.copy(),
+        after_ids=schedule.after_ids.copy(),
+        think_ns=schedule.think_ns.copy(),
+        session=schedule.session.copy(),
+        turn=schedule.turn.copy(),
+        request_class=schedule.request_class.copy(),
+        phase=schedule.phase.copy(),
+        prompt_tokens=schedule.prompt_tokens.copy(),
+        output_tokens=schedule.output_tokens.copy(),
+        class_names=schedule.class_names,
+        recipe=schedule.recipe,
+        origin=origin,
+    )

@@ -1,0 +1,191 @@
+"""The recording: what happened, as rows. Parts are appended during a run, `merge` makes one recording of them.
+
+`merge` is the same function for a run in one process, for shards of many, and for the parts that a killed run
+left behind: every scheduled request comes out exactly once, sorted by id.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from results.columns import NULL, Int64, Table, concatenate, int64, is_null
+from results.schedule import Schedule
+from results.slots import WORK_COLUMNS
+from results.status import Status
+
+KINDS = ("prefill", "decode", "mixed")
+
+
+class SlotEvent(IntEnum):
+    """What a row of the slot events says of a request."""
+
+    ADMITTED = 0
+    ENDED = 1
+    RELEASED = 2
+
+
+PART_TABLES: dict[str, tuple[str, ...]] = {
+    "requests": ("request_id", "due_ns", "handed_ns", "end_ns", "status", "finish_reason", "error"),
+    "tokens": ("request_id", "step", "tokens"),
+    "token_ids": ("token_id",),
+    "slot_events": ("request_id", "event", "step", "slot"),
+    "steps": ("step", "n_steps", "kind", "told", *WORK_COLUMNS),
+    "host": (
+        "t_ns", "wall_ns", "process_cpu_ns", "involuntary_switches", "run_queue_wait_ns", "load_average_milli",
+        "max_rss_bytes",
+    ),
+    "flight": ("until_ns", "request_ns"),
+}  # fmt: skip
+"""Tables of a part and the columns each has at least.
+
+tokens: one row a delivery; of streaming targets `t_ns` in place of `step`. token_ids: flat, in the order of
+`tokens`; empty when the target's ids mean nothing. steps: with start_ps, cost_ps and cost_slope_ps in modelled
+time, with start_ns and end_ns otherwise. flight: requests in flight, integrated over the part's time, by a
+counter that sees no row.
+"""
+TEXT_COLUMNS = ("finish_reason", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingPart:
+    """Rows of one stretch of a run, append-only."""
+
+    tables: Mapping[str, Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One run as columns."""
+
+    schedule: Schedule
+    requests: Table
+    """One row a scheduled request, sorted by id."""
+    token_offsets: Int64
+    """Deliveries of request i are rows token_offsets[i]:token_offsets[i + 1] of the token columns."""
+    token_step: Int64 | None
+    """The step each came from; None for streaming targets."""
+    token_t_ns: Int64 | None
+    """When each arrived; None for stepping engines, whose step table has the times."""
+    token_count: Int64
+    """Tokens in each delivery."""
+    token_ids: Int64
+    """All token ids in that order, or empty."""
+    steps: Table
+    host: Table
+    in_flight_request_ns: int
+    """Requests in flight, integrated over the run by a counter of its own: the check on the rows."""
+
+
+def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:
+    """One recording from parts in any number and order. A request told of twice counts as first told.
+
+    A scheduled request that no part knows the end of is `not_dispatched`.
+    """
+    ordered = sorted(parts, key=_first_step) or [empty_part()]
+    tables = {name: concatenate([part.tables[name] for part in ordered]) for name in PART_TABLES}
+    offsets, order = _group(tables["tokens"]["request_id"], len(schedule))
+    counts = int64(tables["tokens"]["tokens"])
+    requests = _requests(schedule, tables)
+    requests["output_tokens"] = _sums(counts[order], offsets)
+    _judge_lengths(schedule, requests)
+    in_steps = "step" in tables["tokens"]
+    times = int64(tables["tokens"]["step" if in_steps else "t_ns"])[order]
+    return Recording(
+        schedule=schedule,
+        requests=requests,
+        token_offsets=offsets,
+        token_step=times if in_steps else None,
+        token_t_ns=None if in_steps else times,
+        token_count=counts[order],
+        token_ids=_regrouped(int64(tables["token_ids"]["token_id"]), counts, order),
+        steps=tables["steps"],
+        host=tables["host"],
+        in_flight_request_ns=int(tables["flight"]["request_ns"].sum()),
+    )
+
+
+def empty_part() -> RecordingPart:
+    """No rows at all, of a run in nanoseconds."""
+    times = ("start_ns", "end_ns")
+    names = {**PART_TABLES, "steps": (*PART_TABLES["steps"], *times)}
+    return RecordingPart(
+        {
+            table: {
+                name: np.empty(0, dtype=object if name in TEXT_COLUMNS else np.int64) for name in columns
+            }
+            for table, columns in names.items()
+        }
+    )
+
+
+def _first_step(part: RecordingPart) -> int:
+    steps = part.tables["steps"]["step"]
+    return int(steps[0]) if len(steps) else -1
+
+
+def _group(ids: NDArray[np.generic], requests: int) -> tuple[Int64, NDArray[np.intp]]:
+    """Offsets by request, and the stable order that groups rows by request."""
+    order = np.argsort(ids, kind="stable")
+    counts = np.bincount(int64(ids), minlength=requests) if len(ids) else np.zeros(requests, dtype=np.int64)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), order
+
+
+def _sums(values: Int64, offsets: Int64) -> Int64:
+    total: Int64 = np.concatenate([[0], np.cumsum(values)]).astype(np.int64)
+    sums: Int64 = total[offsets[1:]] - total[offsets[:-1]]
+    return sums
+
+
+def _regrouped(flat: Int64, counts: Int64, order: NDArray[np.intp]) -> Int64:
+    """Values that stand `counts` to a row, put into the rows' new order."""
+    if not len(flat):
+        return flat
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+    lengths = counts[order]
+    within = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return int64(flat[np.repeat(starts[order], lengths) + within])
+
+
+def _requests(schedule: Schedule, tables: Mapping[str, Table]) -> Table:
+    rows = len(schedule)
+    requests: Table = {"request_id": np.arange(rows, dtype=np.int64)}
+    told = tables["requests"]
+    ids, first = np.unique(told["request_id"], return_index=True)
+    for name in PART_TABLES["requests"][1:]:
+        if name in TEXT_COLUMNS:
+            column: NDArray[np.generic] = np.full(rows, None, dtype=object)
+        else:
+            column = np.full(rows, NULL, dtype=np.int64)
+        column[int64(ids)] = told[name][first]
+        requests[name] = column
+    requests["status"][is_null(requests["status"])] = np.int64(Status.NOT_DISPATCHED)
+    missing = is_null(requests["due_ns"])
+    requests["due_ns"][missing] = schedule.due_ns[missing]
+    events = tables["slot_events"]
+    for name, event, column_name in (
+        ("admitted_step", SlotEvent.ADMITTED, "step"),
+        ("slot", SlotEvent.ADMITTED, "slot"),
+        ("ended_step", SlotEvent.ENDED, "step"),
+        ("released_step", SlotEvent.RELEASED, "step"),
+    ):
+        chosen = events["event"] == event
+        requests[name] = np.full(rows, NULL, dtype=np.int64)
+        requests[name][int64(events["request_id"][chosen])] = events[column_name][chosen]
+    requests["prompt_tokens"] = schedule.prompt_tokens
+    requests["output_tokens_asked"] = schedule.output_tokens
+    for name in ("phase", "session", "turn", "request_class"):
+        requests[name] = getattr(schedule, name)
+    return requests
+
+
+def _judge_lengths(schedule: Schedule, requests: Table) -> None:
+    """What ended by itself is empty without a token, and of wrong length where the workload pins lengths."""
+    ended = requests["status"] == Status.OK
+    empty = ended & (requests["output_tokens"] == 0)
+    requests["status"][empty] = np.int64(Status.EMPTY)
+    if schedule.recipe.get("sampling", {}).get("ignore_eos", True):
+        wrong = ended & ~empty & (requests["output_tokens"] != requests["output_tokens_asked"])
+        requests["status"][wrong] = np.int64(Status.WRONG_LENGTH)

@@ -1,0 +1,205 @@
+"""The run folder: parts while a run lasts, Parquet files when it is complete, readable at any moment between.
+
+A folder that is not complete is read from its parts and labelled INCOMPLETE: whatever reached the kernel before
+the process died is there.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from results.columns import NULL, Table, int64
+from results.recording import PART_TABLES, TEXT_COLUMNS, Recording, RecordingPart, empty_part, merge
+from results.schedule import Schedule, load_schedule, save_schedule
+from results.status import Status
+from results.steps import ends_ns
+from results.tables import TABLE_FILES, read_tables, write_tables
+
+SCHEMA_VERSION = 1
+RUNNING, COMPLETE, STOPPED = "running", "complete", "stopped"
+INCOMPLETE = "INCOMPLETE"
+WRITE_ORDER = ("steps", "token_ids", "tokens", "slot_events", "requests", "host", "flight")
+"""So that, wherever a write is cut off, what is there refers only to what is there too."""
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run read from its folder."""
+
+    folder: Path
+    info: Json
+    """run.json."""
+    recording: Recording
+    label: str | None
+    """INCOMPLETE when the process died, STOPPED when the run was stopped, else None."""
+
+
+class RunFolder:
+    """The folder of one run that is going on."""
+
+    def __init__(self, folder: Path, schedule: Schedule, info: Json) -> None:
+        """Makes the folder and writes what is known before the start. FileExistsError when it is there."""
+        folder.mkdir(parents=True)
+        (folder / "parts").mkdir()
+        self.folder = folder
+        self.info: Json = {"schema_version": SCHEMA_VERSION, "status": RUNNING, **info}
+        self._schedule = schedule
+        save_schedule(schedule, folder / "schedule.parquet")
+        write_json(folder / "run.json", self.info)
+
+    def writer(self, number: int = 0) -> "PartWriter":
+        """Where a driver's parts go; each of several drivers has its own number."""
+        return PartWriter(self.folder / "parts", number)
+
+    def finish(self, recording: Recording, summary: Json, status: str, ended_utc: str) -> None:
+        """Write the tables and the summary, then mark the folder complete (or stopped), then drop the parts."""
+        write_tables(recording, self.folder)
+        write_json(self.folder / "summary.json", summary)
+        names = ("schedule.parquet", *TABLE_FILES, "summary.json")
+        self.info.update(
+            status=status,
+            ended_utc=ended_utc,
+            digest_sha256=digest(recording),
+            in_flight_request_ns=recording.in_flight_request_ns,
+            files_sha256={name: file_sha256(self.folder / name) for name in names},
+        )
+        write_json(self.folder / "run.json", self.info)
+        shutil.rmtree(self.folder / "parts")
+
+
+class PartWriter:
+    """Appends parts to one Arrow IPC stream a table; each part reaches the kernel before `write` returns."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        """Opens nothing yet."""
+        self._folder = folder
+        self._number = number
+        self._streams: dict[str, tuple[BinaryIO, Any]] = {}
+
+    def __enter__(self) -> "PartWriter":
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the streams properly; a stream that is not closed can be read all the same."""
+        for file, stream in self._streams.values():
+            stream.close()
+            file.close()
+
+    def write(self, part: RecordingPart) -> None:
+        """Append a part's rows."""
+        import pyarrow as pa
+
+        for name in WRITE_ORDER:
+            table = part.tables[name]
+            if not len(next(iter(table.values()))):
+                continue
+            batch = pa.record_batch(
+                {
+                    column: pa.array(values, type=pa.string() if column in TEXT_COLUMNS else pa.int64())
+                    for column, values in table.items()
+                }
+            )
+            self._stream(name, batch.schema).write_batch(batch)
+
+    def _stream(self, name: str, schema: Any) -> Any:
+        import pyarrow as pa
+
+        if name not in self._streams:
+            path = self._folder / f"{self._number:04d}-{name}.arrows"
+            file = path.open("wb", buffering=0)
+            self._streams[name] = (file, pa.ipc.new_stream(file, schema))
+        return self._streams[name][1]
+
+
+def load_run(folder: Path) -> Run:
+    """Read a run in any state. ValueError when the folder holds none, or one of another version."""
+    try:
+        info: Json = json.loads((folder / "run.json").read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is not a run folder: it has no run.json") from None
+    except ValueError:
+        raise ValueError(f"{folder / 'run.json'} is damaged: it is not JSON") from None
+    if info.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"{folder} was written as version {info.get('schema_version')}, this is {SCHEMA_VERSION}")
+    schedule = load_schedule(folder / "schedule.parquet")
+    status = info["status"]
+    if status == RUNNING:
+        return Run(folder, info, _incomplete(schedule, folder), INCOMPLETE)
+    recording = read_tables(schedule, folder, info["in_flight_request_ns"])
+    return Run(folder, info, recording, STOPPED.upper() if status == STOPPED else None)
+
+
+def digest(recording: Recording) -> str:
+    """Canonical digest: SHA-256 over (id, due_ns, prompt tokens, output tokens asked and received, status)."""
+    sha = hashlib.sha256()
+    for name in ("request_id", "due_ns", "prompt_tokens", "output_tokens_asked", "output_tokens", "status"):
+        sha.update(f"{name}|int64|{len(recording.schedule)}|".encode())
+        sha.update(int64(recording.requests[name]).astype("<i8", copy=False).tobytes())
+    return sha.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Sorted, indented, and either all there or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    partial.replace(path)
+
+
+def _incomplete(schedule: Schedule, folder: Path) -> Recording:
+    """Merge what the parts hold; requests that were due by then and have no end are unfinished."""
+    tables = dict(empty_part().tables)
+    tables.update((name, table) for name, table in _parts(folder / "parts").items() if table)
+    told_tokens = int(tables["tokens"]["tokens"].sum())
+    tables["token_ids"] = {"token_id": tables["token_ids"]["token_id"][:told_tokens]}
+    recording = merge(schedule, [RecordingPart(tables)])
+    reached_ns = int(ends_ns(recording.steps)[-1]) if len(recording.steps["step"]) else 0
+    requests = recording.requests
+    due = int64(requests["due_ns"])
+    open_still = (requests["status"] == Status.NOT_DISPATCHED) & (due != NULL) & (due <= reached_ns)
+    requests["status"][open_still] = np.int64(Status.UNFINISHED)
+    return recording
+
+
+def _parts(folder: Path) -> dict[str, Table]:
+    """Each table's rows over all streams; {} for a table without any."""
+    return {name: _read_streams(sorted(folder.glob(f"*-{name}.arrows"))) for name in PART_TABLES}
+
+
+def _read_streams(paths: list[Path]) -> Table:
+    """Whole batches only: a stream may end anywhere."""
+    import pyarrow as pa
+
+    batches = []
+    for path in paths:
+        try:
+            with path.open("rb") as file, pa.ipc.open_stream(file) as stream:
+                while True:
+                    batches.append(stream.read_next_batch())
+        except (pa.ArrowInvalid, OSError, StopIteration):
+            continue
+    if not batches:
+        return {}
+    table = pa.Table.from_batches(batches)
+    return {
+        name: np.array(table.column(name).to_pylist(), dtype=object)
+        if name in TEXT_COLUMNS
+        else table.column(name).to_numpy().copy()
+        for name in table.column_names
+    }

@@ -1,0 +1,133 @@
+"""The tables of a finished run as Parquet files, and back. The same recording gives the same bytes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from results.columns import NULL, Int64, Table, int64, is_null
+from results.recording import KINDS, TEXT_COLUMNS, Recording
+from results.schedule import PHASES, Schedule
+from results.status import NAMES
+
+TABLE_FILES = ("requests.parquet", "tokens.parquet", "steps.parquet", "host.parquet")
+CODED = {"status": NAMES, "kind": KINDS, "phase": PHASES}
+"""Columns that are codes in memory and names in files."""
+CLASS = "request_class"
+
+
+def write_tables(recording: Recording, folder: Path) -> None:
+    """requests, tokens, steps and host; tokens has one row a request, with lists of its deliveries."""
+    codes = {**CODED, CLASS: recording.schedule.class_names}
+    _write(folder / "requests.parquet", _arrow(recording.requests, codes))
+    _write(folder / "tokens.parquet", _token_table(recording))
+    _write(folder / "steps.parquet", _arrow(recording.steps, codes))
+    _write(folder / "host.parquet", _arrow(recording.host, codes))
+
+
+def read_tables(schedule: Schedule, folder: Path, in_flight_request_ns: int) -> Recording:
+    """What `write_tables` wrote."""
+    import pyarrow.parquet as pq
+
+    codes = {**CODED, CLASS: schedule.class_names}
+    requests, steps, host = (
+        _columns(pq.read_table(folder / f"{name}.parquet"), codes) for name in ("requests", "steps", "host")
+    )
+    tokens = pq.read_table(folder / "tokens.parquet")
+    time_name = "step" if "step" in tokens.column_names else "t_ns"
+    times = tokens.column(time_name).combine_chunks()
+    values = _values(times)
+    counts, ids = tokens.column("tokens").combine_chunks(), tokens.column("token_ids").combine_chunks()
+    return Recording(
+        schedule=schedule,
+        requests=requests,
+        token_offsets=int64(times.offsets.to_numpy()),
+        token_step=values if time_name == "step" else None,
+        token_t_ns=values if time_name == "t_ns" else None,
+        token_count=_counts(counts, int64(times.offsets.to_numpy())),
+        token_ids=_values(ids),
+        steps=steps,
+        host=host,
+        in_flight_request_ns=in_flight_request_ns,
+    )
+
+
+def _token_table(recording: Recording) -> Any:
+    import pyarrow as pa
+
+    offsets = recording.token_offsets
+    times = recording.token_step if recording.token_step is not None else recording.token_t_ns
+    sums = np.concatenate([[0], np.cumsum(recording.token_count)])[offsets]
+    all_ones = np.diff(sums) == np.diff(offsets)
+    ids = recording.token_ids
+    id_offsets = sums if len(ids) else np.zeros_like(sums)
+    return pa.table(
+        {
+            "request_id": np.arange(len(offsets) - 1, dtype=np.int64),
+            "step" if recording.token_step is not None else "t_ns": _lists(offsets, times),
+            "tokens": _lists(offsets, recording.token_count, empty=all_ones),
+            "token_ids": _lists(id_offsets, ids, empty=np.full(len(all_ones), not len(ids))),
+        }
+    )
+
+
+def _lists(offsets: Int64, values: Int64 | None, empty: Any = None) -> Any:
+    """A list column; null where `empty`."""
+    import pyarrow as pa
+
+    flat = int64(values if values is not None else [])
+    if empty is not None:
+        kept = np.repeat(~empty, np.diff(offsets))
+        flat = flat[kept]
+        offsets = np.concatenate([[0], np.cumsum(np.where(empty, 0, np.diff(offsets)))])
+        mask = pa.array(empty)
+        return pa.LargeListArray.from_arrays(pa.array(int64(offsets)), pa.array(flat), mask=mask)
+    return pa.LargeListArray.from_arrays(pa.array(int64(offsets)), pa.array(flat))
+
+
+def _counts(lists: Any, offsets: Int64) -> Int64:
+    """Token counts of every delivery, with the lists left out (all ones) filled in."""
+    counts = np.ones(int(offsets[-1]) if len(offsets) else 0, dtype=np.int64)
+    told = np.asarray(lists.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    counts[np.repeat(told, np.diff(offsets))] = _values(lists)
+    return counts
+
+
+def _values(lists: Any) -> Int64:
+    return int64(np.asarray(lists.flatten().to_numpy(zero_copy_only=False)))
+
+
+def _write(path: Path, table: Any) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, compression="zstd", use_dictionary=True)
+
+
+def _arrow(columns: Table, codes: dict[str, tuple[str, ...]]) -> Any:
+    import pyarrow as pa
+
+    arrays = {}
+    for name, values in columns.items():
+        if name in TEXT_COLUMNS:
+            arrays[name] = pa.array(values, type=pa.string())
+            continue
+        missing = is_null(values)
+        array = pa.array(int64(values), mask=missing)
+        if name in codes:
+            array = pa.DictionaryArray.from_arrays(array.cast(pa.int32()), pa.array(codes[name], type=pa.string()))
+        arrays[name] = array
+    return pa.table(arrays)
+
+
+def _columns(table: Any, codes: dict[str, tuple[str, ...]]) -> Table:
+    columns: Table = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if name in TEXT_COLUMNS:
+            columns[name] = np.array(column.to_pylist(), dtype=object)
+        elif name in codes:
+            code = {text: number for number, text in enumerate(codes[name])}
+            columns[name] = int64([NULL if text is None else code[text] for text in column.to_pylist()])
+        else:
+            columns[name] = int64(np.asarray(column.fill_null(NULL).to_numpy())).copy()
+    return columns

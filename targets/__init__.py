@@ -1,0 +1,1 @@
+"""What can be put under load: engines of this process and of other people."""

@@ -1,0 +1,120 @@
+"""Other people's engines: three methods are enough, the rest is supplied here.
+
+An engine needs `add_request(request)`, `has_work()` and `step()`, with or without `now_ns`. `step` returns an
+`engines.engine.Step`, or a sequence of `StepOutput`s, or tuples in that order: (request_id, token_ids, finished,
+finish_reason). What it has of the rest of the protocol is used.
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from engines.engine import JSON, Request, Step, StepOutput
+from results.slots import SLOT_STATES, StepWork
+
+
+class MinimalEngine(Protocol):
+    """What somebody else's engine must have at least."""
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request."""
+
+    def has_work(self) -> bool:
+        """Whether step() would do something."""
+        ...
+
+    step: Any
+    """step() or step(now_ns): the outputs of one step."""
+
+
+class InProcessEngine:
+    """A minimal engine behind the whole protocol."""
+
+    def __init__(self, engine: MinimalEngine, slots: int | None = None) -> None:
+        """`slots`: how many it has, where it does not tell. ValueError when a method is missing."""
+        missing = [name for name in ("add_request", "has_work", "step") if not callable(getattr(engine, name, None))]
+        if missing:
+            raise ValueError(f"engine {type(engine).__name__} lacks {', '.join(missing)}: it needs add_request, "
+                             "has_work and step")  # fmt: skip
+        self._engine = engine
+        self._told = dict(engine.describe()) if hasattr(engine, "describe") else {}
+        self._slots = self._told.get("slots", slots)
+        self._takes_now = _takes_an_argument(engine.step)
+        self._open: set[int] = set()
+        self._dropped: set[int] = set()
+
+    def add_request(self, request: Request) -> None:
+        """Hand it on."""
+        self._engine.add_request(request)
+        self._open.add(request.request_id)
+
+    def has_work(self) -> bool:
+        """Its own word."""
+        return bool(self._engine.has_work())
+
+    def ready_ns(self, now_ns: int) -> int | None:
+        """Now while it has work, unless it knows better."""
+        if hasattr(self._engine, "ready_ns"):
+            ready: int | None = self._engine.ready_ns(now_ns)
+            return ready
+        return now_ns if self.has_work() else None
+
+    def flush(self) -> None:
+        """Passed on where it means something."""
+        if hasattr(self._engine, "flush"):
+            self._engine.flush()
+
+    def abort(self, request_id: int) -> None:
+        """Passed on where it exists; otherwise its later outputs are dropped and its slot may stay busy."""
+        self._open.discard(request_id)
+        self._dropped.add(request_id)
+        if hasattr(self._engine, "abort"):
+            self._engine.abort(request_id)
+
+    def describe(self) -> Mapping[str, JSON]:
+        """Its own description, with its name, slots, and what an abort does."""
+        return {
+            "policy": type(self._engine).__name__,
+            **self._told,
+            "slots": self._slots,
+            "aborts": hasattr(self._engine, "abort"),
+        }
+
+    def step(self, now_ns: int) -> Step:
+        """One step, with what it left out filled in. ValueError when it speaks of requests it does not hold."""
+        result = self._engine.step(now_ns) if self._takes_now else self._engine.step()
+        if isinstance(result, Step):
+            step = result
+            if step.work is not None:
+                self._check(step.work)
+        else:
+            step = Step([_output(one) for one in result or ()])
+        step.outputs = [output for output in step.outputs if self._holds(output)]
+        finished = [output.request_id for output in step.outputs if output.finished]
+        step.ended = step.ended or finished
+        self._open.difference_update(finished)
+        return step
+
+    def _holds(self, output: StepOutput) -> bool:
+        if output.request_id in self._open:
+            return True
+        if output.request_id in self._dropped:
+            return False
+        raise ValueError(f"step() gave tokens to request {output.request_id}, which has ended or was never added")
+
+    def _check(self, work: StepWork) -> None:
+        total = sum(getattr(work, name) for name in SLOT_STATES)
+        if self._slots is not None and total != self._slots:
+            raise ValueError(f"step() told of {total} slots in the six states, the engine has {self._slots}")
+
+
+def _output(told: StepOutput | Iterable[Any]) -> StepOutput:
+    return told if isinstance(told, StepOutput) else StepOutput(*told)
+
+
+def _takes_an_argument(step: Any) -> bool:
+    try:
+        inspect.signature(step).bind(0)
+    except TypeError:
+        return False
+    return True
