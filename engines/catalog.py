@@ -7,7 +7,10 @@ A policy is a builder whose keyword arguments are its options. An executor is a 
 POLICIES = {
     "one-by-one": ("engines.policies:one_by_one", "1 slot; each request is served to its end"),
     "naive": ("engines.policies:naive", "1 slot, no KV cache: a full forward pass for every token"),
-    "static": ("engines.policies:static", "batch=8, wait=none|full, max-wait=50ms, return=stream|end, until=N|global-max"),
+    "static": (
+        "engines.policies:static",
+        "batch=8, wait=none|full, max-wait=50ms, return=stream|end, until=N|global-max",
+    ),
     "static-bucketed": ("engines.policies:static_bucketed", "batch=8, window=64: batches of similar lengths"),
     "continuous": ("engines.policies:continuous", "batch=8; requests join and leave after any step"),
 }

@@ -149,9 +149,7 @@ def static(
     options: dict[str, int | str | None] = {
         "batch": batch, "wait": wait, "max_wait_ns": max_wait, "until_steps": until, "return": return_,
     }  # fmt: skip
-    return Policy(
-        "static", batch, join, all_when_all_finished, return_, least_steps=until or 0, options=options
-    )
+    return Policy("static", batch, join, all_when_all_finished, return_, least_steps=until or 0, options=options)
 
 
 def static_bucketed(batch: int = 8, window: int = 64) -> Policy:

@@ -6,7 +6,7 @@ a slot is decoded, the finished ones too, because a running batch does not shrin
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 

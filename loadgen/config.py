@@ -99,7 +99,9 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
 class RunConfig:
     """Everything that decides what a run does."""
 
-    arrival: str = _row("--arrival", _choice(ARRIVALS), "arrival process", "workload", "poisson", choices=ARRIVALS)
+    arrival: str = _row(
+        "--arrival", _choice(ARRIVALS), ", ".join(ARRIVALS), "workload", "poisson", unit="PROCESS", choices=ARRIVALS
+    )
     rate_rps: float | None = _row("--rate", parse_number, "mean arrival rate", "workload", unit="REQ/S", show=repr)
     requests: int | None = _row("--requests", parse_count, "how many requests  [200]", "workload", unit="N")
     duration_ns: int | None = _row(
@@ -126,10 +128,10 @@ class RunConfig:
         "--preset", _choice(PRESETS), "seed1: the first text's 24 requests", "workload", choices=PRESETS
     )
     seed: int = _row("--seed", parse_seed, "of every stream of the schedule", "workload", 7, unit="N")
-    trace: str | None = _row("--trace", str, "replay a trace (Azure CSV, CSV, JSONL, saved schedule)", "trace",
+    trace: str | None = _row("--trace", str, "Azure CSV, plain CSV or JSONL, or a saved schedule", "trace",
                              unit="FILE")  # fmt: skip
     columns: tuple[tuple[str, str], ...] | None = _row(
-        "--columns", parse_columns, "names of a plain trace's columns", "trace", unit="time=T,prompt=P,output=O",
+        "--columns", parse_columns, "a plain trace's: time=T,prompt=P,output=O", "trace", unit="NAMES",
         show=lambda pairs: ",".join("=".join(pair) for pair in pairs),
     )  # fmt: skip
     time_unit: str | None = _row(
@@ -143,12 +145,10 @@ class RunConfig:
     speed: float | None = _row("--speed", parse_number, "replay so many times as fast", "trace", unit="X", show=repr)
     loop: int | None = _row("--loop", parse_count, "replay so many times over", "trace", unit="K")
     context: tuple[int, str] | None = _row(
-        "--context", parse_context, "what must fit; else error, drop, clip-prompt, clip-output", "trace",
-        unit="TOKENS:POLICY", show=lambda pair: f"{pair[0]}:{pair[1]}",
+        "--context", parse_context, "what must fit: N:error|drop|clip-prompt|clip-output", "trace",
+        unit="N:POLICY", show=lambda pair: f"{pair[0]}:{pair[1]}",
     )  # fmt: skip
-    engine: str = _row(
-        "--engine", str, "NAME, FILE.py:CLASS or MODULE:CLASS, then ,key=value", "engine", "continuous", unit="SPEC"
-    )
+    engine: str = _row("--engine", str, "NAME or FILE.py:CLASS, then ,key=value", "engine", "continuous", unit="SPEC")
     clock: str = _row("--clock", _choice(CLOCKS), "whose time counts", "engine", "charged", choices=CLOCKS)
     timeout_ns: int | None = _row(
         "--timeout", parse_duration_ns, "abort a request so long after it was due", "run", unit="30s",
@@ -217,7 +217,8 @@ def check(config: RunConfig) -> None:
     _refuse(config.arrival == "gamma" and config.cv is None, "--arrival gamma needs --cv")
     _refuse(config.arrival != "gamma" and config.cv is not None, "--cv needs --arrival gamma")
     _refuse((closed or burst) and config.duration_ns is not None, f"--arrival {config.arrival} needs --requests")
-    _refuse((closed or burst) and config.rate_rps is not None, f"--arrival {config.arrival} has no rate: leave --rate out")
+    no_rate = f"--arrival {config.arrival} has no rate: leave --rate out"
+    _refuse((closed or burst) and config.rate_rps is not None, no_rate)
     _refuse(config.speed is not None and config.rate_rps is not None, "give --speed or --rate, not both")
     trace_only = ("columns", "time_unit", "window_ns", "limit", "speed", "loop", "context")
     table = options()

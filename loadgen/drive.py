@@ -111,7 +111,7 @@ class _Play:
         self._control_at_ns = self._host_at_ns = time.perf_counter_ns()
         self._emit_at_ns = self._control_at_ns + EMIT_EVERY_NS
 
-    def run(self) -> None:
+    def run(self) -> None:  # noqa: C901 - one loop, see below
         """The loop. What it does at every step is spelled out here, without a call that could be saved."""
         clock, engine, arrivals = self._clock, self._engine, self._arrivals
         log, steps_to_poll = self._recorder.log, 0

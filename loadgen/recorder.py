@@ -163,7 +163,7 @@ def _token_ids(steps: Sequence[Step]) -> list[int]:
 
 
 def _ints(values: Sequence[int] | tuple[object, ...]) -> Int64:
-    return np.fromiter(values, dtype=np.int64, count=len(values))  # type: ignore[arg-type]
+    return np.fromiter(values, dtype=np.int64, count=len(values))
 
 
 def _work_columns(works: Sequence[StepWork | None]) -> NDArray[np.int64]:

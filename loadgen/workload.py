@@ -54,7 +54,9 @@ def _window(config: RunConfig) -> dict[str, Any]:
     return {"kind": "schedule", "end_ns": config.duration_ns}
 
 
-def _with_lengths(due_ns: Any, config: RunConfig, recipe: dict[str, Any], origin: dict[str, Any], **more: Any) -> Schedule:
+def _with_lengths(
+    due_ns: Any, config: RunConfig, recipe: dict[str, Any], origin: dict[str, Any], **more: Any
+) -> Schedule:
     rows = len(due_ns)
     return make_schedule(
         due_ns,

@@ -113,9 +113,7 @@ def empty_part() -> RecordingPart:
     names = {**PART_TABLES, "steps": (*PART_TABLES["steps"], *times)}
     return RecordingPart(
         {
-            table: {
-                name: np.empty(0, dtype=object if name in TEXT_COLUMNS else np.int64) for name in columns
-            }
+            table: {name: np.empty(0, dtype=object if name in TEXT_COLUMNS else np.int64) for name in columns}
             for table, columns in names.items()
         }
     )

@@ -11,6 +11,7 @@ from loadgen.traces.rows import Trace
 from loadgen.traces.source import Source, text_of
 from loadgen.traces.times import iso_ns
 
+_SHOWN_CHARS = 80
 COLUMNS = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
 
 
@@ -24,7 +25,7 @@ def read_azure(source: Source, columns: dict[str, str] | None, time_unit: str | 
         lines = csv.reader(text, strict=True)
         header = next((row for row in lines if row), [])
         if header != COLUMNS:
-            raise ValueError(f"{source.file} begins with {','.join(header)!r}, azure-llm with "
+            raise ValueError(f"{source.file} begins with {','.join(header)[:_SHOWN_CHARS]!r}, azure-llm with "
                              f"{','.join(COLUMNS)!r}: name the format csv, and its columns")  # fmt: skip
         for row in lines:
             if len(row) == len(COLUMNS):

@@ -26,6 +26,9 @@ DEFAULT_COLUMNS = {
 LABELS = ("session", "turn")
 """Columns taken only when named; a row may lack them."""
 ROLES = (*DEFAULT_COLUMNS, *LABELS)
+_SHOWN_COLUMNS = 30
+_SHOWN_CHARS = 40
+_NEEDED = len(DEFAULT_COLUMNS)
 
 Record = tuple[int, Sequence[Any]]
 """A line number and the values of the chosen columns, in the order of `ROLES`."""
@@ -67,12 +70,12 @@ def choose_columns(source: Source, present: Sequence[str], named: Mapping[str, s
         found = [named[role]] if role in named else _defaults(role, present)
         hits = [name for name in present if name in found]
         if len(hits) > 1:
-            raise ValueError(f"{source.file}: {role} could be any of {', '.join(hits)}: name one, "
+            raise ValueError(f"{source.file}: {role} could be any of {_listed(hits)}: name one, "
                              f"as in {role}={hits[0]}")  # fmt: skip
         if not hits and (role in named or role not in LABELS):
             wanted = f"column {named[role]!r}" if role in named else f"column known as {role}"
             raise ValueError(f"{source.file} has no {wanted}: name {role}=COLUMN out of "
-                             f"{', '.join(present) or 'none'}")  # fmt: skip
+                             f"{_listed(present)}")  # fmt: skip
         if hits:
             chosen[role] = hits[0]
     return chosen
@@ -81,6 +84,12 @@ def choose_columns(source: Source, present: Sequence[str], named: Mapping[str, s
 def _defaults(role: str, present: Sequence[str]) -> list[str]:
     known = DEFAULT_COLUMNS.get(role, ())
     return [name for name in present if name.strip().lower().replace(" ", "_").replace("-", "_") in known]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """On one line, whatever is in them, and not without end."""
+    shown = [name if name.isprintable() else repr(name) for name in names[:_SHOWN_COLUMNS]]
+    return ", ".join(shown) + (", ..." if len(names) > len(shown) else "")
 
 
 def choose_unit(source: Source, column: str, first_time: str, time_unit: str | None) -> str:
@@ -94,7 +103,7 @@ def choose_unit(source: Source, column: str, first_time: str, time_unit: str | N
         return suffix
     if looks_iso(first_time):
         return "iso"
-    raise ValueError(f"{source.file} does not say in what unit {column!r} is ({first_time}, ...): "
+    raise ValueError(f"{source.file} does not say in what unit {column!r} is ({first_time[:_SHOWN_CHARS]!r}, ...): "
                      f"name the time unit: {', '.join(TIME_UNITS)}")  # fmt: skip
 
 
@@ -105,11 +114,11 @@ def _read(source: Source, format_name: str, present: Sequence[str], chosen: dict
     rows = RowCollector(time_reader(unit), bad)
     labels = [role for role in LABELS if role in chosen]
     for line, values in chain([first] if first else [], records):
-        if not all(isinstance(value, str) for value in values[:3]):
-            missing = [name for name, value in zip(chosen.values(), values, strict=True) if value is None]
+        if not all(isinstance(value, str) for value in values[:_NEEDED]):
+            missing = [name for name, value in zip(chosen.values(), values[:_NEEDED], strict=False) if value is None]
             bad.add(line, f"no value for {', '.join(missing)}" if missing else "a value is neither number nor text")
-        elif rows.add(line, *values[:3]):
-            for role, label in zip(labels, values[3:], strict=True):
+        elif rows.add(line, *values[:_NEEDED]):
+            for role, label in zip(labels, values[_NEEDED:], strict=True):
                 getattr(rows, role).append(None if label in (None, "") else str(label))
     options = {"columns": chosen, "ignored_columns": [name for name in present if name not in chosen.values()]}
     return collected_trace(rows, source, format_name, unit, options)

@@ -182,6 +182,19 @@ def test_an_unknown_column_names_those_present(tmp_path: Path) -> None:
     assert "'length' is not a column's role" in refusal(write(tmp_path, CSV), columns={"length": "time"})
 
 
+def test_a_column_name_cannot_break_the_line(tmp_path: Path) -> None:
+    """A header with line ends in its names, or with very many names, is still answered in one line."""
+    assert r"'a\nb'" in refusal(write(tmp_path, b'"a\nb",c\n1,2\n'), time_unit="s")
+    many = ",".join(f"c{number}" for number in range(99))
+    assert refusal(write(tmp_path, many.encode() + b"\n"), time_unit="s").endswith("c29, ...")
+
+
+@pytest.mark.parametrize("row", [b"1,2", b"1,2,3,4"])
+def test_a_row_of_another_width_stops_the_import(row: bytes, tmp_path: Path) -> None:
+    """A row with fields too few or too many is not filled or cut."""
+    assert "fields, not 3" in refusal(write(tmp_path, CSV + row), time_unit="s")
+
+
 def test_a_doubtful_column_is_not_guessed(tmp_path: Path) -> None:
     """Two columns that could both be meant are named; none is taken."""
     path = write(tmp_path, b"time,prompt_tokens,input_tokens,output_tokens\n1,2,3,4\n")

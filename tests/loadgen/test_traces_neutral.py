@@ -180,6 +180,9 @@ def test_another_header_is_refused(tmp_path: Path) -> None:
     assert "end_ns" in refusal(write(tmp_path, ROW, header=HEADER | {"time": {"end_ns": "late"}}))
     assert "class_names" in refusal(write(tmp_path, ROW, header=HEADER | {"class_names": "chat"}))
     assert "no rows" in refusal(write(tmp_path))
+    path = write(tmp_path)
+    path.write_text(path.read_text() + "{\n")
+    assert "line 2: not JSON" in refusal(path)
     path = write(tmp_path, header=[1])
     with pytest.raises(ValueError, match="says format None"):
         read_trace(path, "loadtrace")

@@ -251,6 +251,14 @@ def test_a_context_is_read_with_its_policy() -> None:
             parse_context(text)
 
 
+def test_a_trace_checks_its_columns() -> None:
+    """Columns of different lengths, and row numbers that do not rise, are refused."""
+    with pytest.raises(ValueError, match="column session has 1 rows, source_row has 2"):
+        trace_of([0, 1], session=int64([1]))
+    with pytest.raises(ValueError, match="source rows must rise"):
+        Trace(int64([1, 1]), int64([1, 1]), int64([1, 1]), int64([1, 1]), {})
+
+
 def test_pace_is_null_where_it_is_undefined() -> None:
     """No rate without a length, no spread without two gaps, no dispersion without two whole seconds."""
     assert rate_rps(int64([0, 0]), 0) is None

@@ -1,0 +1,43 @@
+"""The command line. This module imports nothing heavy; a command's module is loaded when the command is used."""
+
+import importlib
+
+import click
+
+COMMANDS = {
+    "run": ("loadgen.cli.run", "Play one schedule against one engine and write a run folder."),
+    "schedule": ("loadgen.cli.schedule", "Make a schedule, show what it is, save it."),
+    "runs": ("loadgen.cli.runs", "List run folders, or show one, rebuilt from its rows."),
+}
+"""name -> (module with a click command of that name, one help line)."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The help lines of the table: no command is imported to print them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="tokenload")
+def main() -> None:
+    """Benchmark and load-test LLM serving: open-loop schedules, every token and every slot accounted for.
+
+    \b
+    Exit codes: 0 ok · 1 every request failed · 2 usage or input · 3 INVALID
+                4 a gate missed · 5 DIFFERS · 6 INCONCLUSIVE · 130 interrupted
+    """

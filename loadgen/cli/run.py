@@ -1,0 +1,47 @@
+"""`tokenload run`: one schedule, one engine, one run folder."""
+
+import json
+from typing import Any
+
+import click
+
+from loadgen.cli.exit_codes import Exit
+from loadgen.cli.options import GroupedCommand, config_options, one_line_errors, read_config
+
+
+@click.command(cls=GroupedCommand)
+@config_options("workload", "trace", "engine", "run")
+@click.option("--dry-run", is_flag=True, help="print what would run, and stop")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
+@click.pass_context
+def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Play one schedule against one engine and write a run folder.
+
+    \b
+    tokenload run --engine static,batch=8 --rate 16
+    tokenload run --engine continuous --clock modelled --trace conv.csv --window 25m..35m --rate 2
+    """
+    with one_line_errors():
+        config = read_config(given)
+        from loadgen.cli.scorecard import Progress, print_plan, print_scorecard
+        from loadgen.session import execute, prepare
+
+        prepared = prepare(config)
+        print_plan(prepared)
+        if dry_run:
+            return
+        with Progress(len(prepared.schedule)) as progress:
+            outcome = execute(prepared, progress)
+    if as_json:
+        click.echo(json.dumps({"folder": str(outcome.folder), "stopped": outcome.stopped, **outcome.summary}))
+    else:
+        print_scorecard(outcome.summary, "STOPPED" if outcome.stopped else None)
+        click.echo(str(outcome.folder))
+    ctx.exit(_exit_code(outcome.summary, outcome.stopped))
+
+
+def _exit_code(summary: dict[str, Any], stopped: bool) -> int:
+    if stopped:
+        return Exit.INTERRUPTED
+    requests = summary["requests"]
+    return Exit.ALL_FAILED if requests["failed"] and not requests["completed"] else Exit.OK

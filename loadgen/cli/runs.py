@@ -1,0 +1,75 @@
+"""`tokenload runs`: what there is, and one run rebuilt from its rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loadgen.cli.options import one_line_errors
+
+
+@click.command()
+@click.argument("folder", required=False)
+@click.option("--out", default="runs", metavar="DIR", help="folder of run folders  [runs]")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout")
+def runs(folder: str | None, out: str, as_json: bool) -> None:
+    """List run folders, or show one, rebuilt from its rows.
+
+    A run that was killed is read from what it had written and labelled INCOMPLETE.
+    """
+    with one_line_errors():
+        if folder is None:
+            _list(Path(out), as_json)
+        else:
+            _show(Path(folder), as_json)
+
+
+def _list(out: Path, as_json: bool) -> None:
+    rows = [_row(path.parent) for path in sorted(out.glob("*/run.json"))] if out.is_dir() else []
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    from loadgen.cli.scorecard import print_runs
+
+    print_runs(out, rows)
+
+
+def _row(folder: Path) -> dict[str, Any]:
+    """What the list says of a run; a folder that cannot be read is a row too."""
+    try:
+        info = json.loads((folder / "run.json").read_text())
+        summary_file = folder / "summary.json"
+        summary = json.loads(summary_file.read_text()) if summary_file.exists() else None
+        status = "INCOMPLETE" if info["status"] == "running" else info["status"]
+        config = info["config"]
+        return {
+            "folder": folder.name,
+            "status": status,
+            "engine": config.get("engine", "continuous"),
+            "clock": info["clock"],
+            "arrival": config.get("trace") or config.get("preset") or config.get("arrival", "poisson"),
+            "rate_rps": config.get("rate"),
+            "requests": summary["requests"]["scheduled"] if summary else None,
+            "failed": summary["requests"]["failed"] if summary else None,
+            "ttft_p50_ms": summary["ttft_ms"]["p50"] if summary else None,
+            "output_tokens_per_s": summary["rates"]["output_tokens_per_s"] if summary else None,
+        }
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        return {"folder": folder.name, "status": "unreadable", "error": f"{type(error).__name__}: {error}"}
+
+
+def _show(folder: Path, as_json: bool) -> None:
+    from loadgen.cli.scorecard import print_scorecard
+    from loadgen.config import from_texts
+    from results.slo import parse_slo
+    from results.store import load_run
+    from results.summary import summarise
+
+    found = load_run(folder)
+    config = from_texts(found.info["config"])
+    summary = summarise(found.recording, parse_slo(config.slo) if config.slo else None)
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "label": found.label, **summary}))
+    else:
+        print_scorecard(summary, found.label)

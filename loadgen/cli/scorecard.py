@@ -1,0 +1,185 @@
+"""What people see in the terminal: plan and progress on stderr, scorecard and lists on stdout."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+from rich.text import Text
+
+from loadgen.session import Prepared
+from loadgen.units import NS_PER_S
+from results.columns import is_null
+from results.schedule import Schedule
+
+WIDTH = 110
+BARS = " ▁▂▃▄▅▆▇█"
+LATENCY_ROWS = (
+    ("ttft_ms", "TTFT"),
+    ("tpot_ms", "TPOT (mean gap of a request)"),
+    ("itl_ms", "ITL (each gap)"),
+    ("e2e_ms", "E2E"),
+    ("norm_ms", "normalised: E2E per token"),
+    ("queue_wait_ms", "queue wait: due to hand-over"),
+    ("admission_wait_ms", "admission wait: due to slot"),
+)
+SLOT_ROWS = (
+    ("wasted_slot_fraction", "finished / (prefilling + decoding + finished) slot-steps"),
+    ("unused_slot_fraction", "1 - (prefilling + decoding) / all slot-steps"),
+    ("padding_fraction", "padding / prefill rectangle"),
+    ("held_back_fraction", "time with requests waiting and no step running"),
+)
+
+
+RUN_COLUMNS = {
+    "folder": "folder",
+    "status": "status",
+    "engine": "engine",
+    "clock": "clock",
+    "arrival": "arrival",
+    "rate_rps": "req/s",
+    "requests": "n",
+    "failed": "failed",
+    "ttft_p50_ms": "TTFT p50 ms",
+    "output_tokens_per_s": "tok/s",
+}
+FOUR_DIGITS_BELOW = 1000
+
+
+class Progress:
+    """Requests ended, with an estimate of the time left; on stderr, and only in a terminal."""
+
+    def __init__(self, requests: int) -> None:
+        """Nothing is shown before the run starts."""
+        console = Console(stderr=True, width=WIDTH)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                   TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
+        self._progress = RichProgress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._task = self._progress.add_task("requests", total=requests)
+
+    def __enter__(self) -> "Progress":
+        """Start showing."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Clear the line."""
+        self._progress.stop()
+
+    def __call__(self, ended_requests: int) -> None:
+        """So many have ended."""
+        self._progress.update(self._task, completed=ended_requests)
+
+
+def print_plan(prepared: Prepared) -> None:
+    """What will run, before it starts."""
+    schedule, config = prepared.schedule, prepared.config
+    told = prepared.engine.describe()
+    lines = [
+        f"engine    {config.engine} ({told.get('slots')} slots), {config.clock} clock",
+        f"workload  {workload_line(schedule)}",
+        f"schedule  {schedule.sha256[:16]}, seed {config.seed}",
+        f"folder    {config.out}/",
+    ]
+    console = Console(stderr=True, width=WIDTH, highlight=False)
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def workload_line(schedule: Schedule) -> str:
+    """Requests, process, rate, span and tokens in one line."""
+    due_ns = schedule.due_ns[~is_null(schedule.due_ns)]
+    span_s = int(due_ns.max()) / NS_PER_S if len(due_ns) else 0.0
+    rate = schedule.origin.get("rate_rps")
+    parts = [
+        f"{len(schedule)} requests",
+        str(schedule.origin.get("label") or schedule.origin.get("process", "given")),
+        f"{rate:g} req/s" if rate else "",
+        f"over {span_s:.3f} s" if span_s else "",
+        f"{int(schedule.prompt_tokens.sum())} prompt and {int(schedule.output_tokens.sum())} output tokens",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def print_scorecard(summary: dict[str, Any], label: str | None) -> None:
+    """Latencies, rates and slots of one run."""
+    console = Console(width=WIDTH, highlight=False)
+    if label:
+        console.print(Text(f"{label}: figures of what was recorded", style="bold red"))
+    requests = summary["requests"]
+    by_status = ", ".join(f"{count} {name}" for name, count in requests["by_status"].items())
+    console.print(Text(f"{requests['scheduled']} scheduled, {requests['sent']} sent: {by_status or 'none'}"))
+    table = Table(title="Latency, ms from the scheduled time", title_justify="left")
+    table.add_column("")
+    for name in ("n", "p50", "p95", "p99", "max", "mean"):
+        table.add_column(name, justify="right")
+    for key, title in LATENCY_ROWS:
+        figures = summary[key]
+        cells = [_figure(figures, name) for name in ("p50", "p95", "p99", "max", "mean")]
+        table.add_row(title, str(figures["n"]), *cells)
+    console.print(table)
+    rates, slo = summary["rates"], summary["slo"]
+    table = Table(show_header=False, title="Rates and slots", title_justify="left")
+    for column in ("name", "value", "what"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    for name in ("offered_rps", "realised_rps", "completed_rps", "output_tokens_per_s", "total_tokens_per_s"):
+        table.add_row(name, _figure(rates, name), "")
+    table.add_row("goodput_rps", _figure(slo, "goodput_rps"), Text(f"requests that meet {slo['limits']}"))
+    table.add_row("attainment", _figure(slo, "attainment"), "of the scheduled")
+    for name, what in SLOT_ROWS:
+        table.add_row(name, _figure(summary["slots"], name), what)
+    console.print(table)
+
+
+def print_runs(out: Path, rows: list[dict[str, Any]]) -> None:
+    """The list of run folders."""
+    console = Console(width=max(WIDTH, Console().width), highlight=False)
+    if not rows:
+        console.print(Text(f"no runs in {out}"))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name, title in RUN_COLUMNS.items():
+        table.add_column(title, no_wrap=name in ("folder", "status"), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(name))) for name in RUN_COLUMNS))
+    console.print(table)
+
+
+def print_schedule(shape: dict[str, Any], schedule: Schedule) -> None:
+    """A schedule's figures and its arrivals over time."""
+    console = Console(width=WIDTH, highlight=False)
+    console.print(Text(workload_line(schedule)))
+    table = Table(show_header=False)
+    for name in ("realised_rps", "gap_cv", "dispersion_1s", "lag1_correlation", "waiting_for_others"):
+        table.add_row(name, _cell(shape[name]))
+    for name in ("prompt_tokens", "output_tokens"):
+        table.add_row(name, "  ".join(f"{key} {_cell(value)}" for key, value in shape[name].items()))
+    table.add_row("sha256", shape["sha256"])
+    console.print(table)
+    for step in shape["origin"].get("steps", ()):
+        console.print(Text(f"{step['step']}: {step['rows_in']} rows in, {step['rows_out']} out"))
+    counts = shape["arrivals_histogram"]
+    peak = max(counts)
+    bars = "".join(BARS[(count * (len(BARS) - 1) + peak - 1) // peak] for count in counts)
+    console.print(Text(f"arrivals, {len(counts)} parts of the time to the last one, at most {peak} in one:\n{bars}"))
+
+
+def _figure(figures: dict[str, Any], name: str) -> str:
+    value = figures.get(name)
+    if value is None:
+        reason = figures.get("reasons", {}).get(name, "none")
+        return "inf (failures)" if reason == "FAILED_TAIL" else f"- ({reason})"
+    return _cell(value)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < FOUR_DIGITS_BELOW else f"{value:.1f}"
+    return str(value)

@@ -1,0 +1,59 @@
+"""What a schedule looks like in figures: rate, spread of gaps, lengths, arrivals over time."""
+
+from typing import Any
+
+import numpy as np
+
+from loadgen.traces.pace import dispersion, gap_cv
+from loadgen.units import NS_PER_S
+from results.columns import Int64, is_null
+from results.schedule import Schedule
+from results.stats import quantile
+
+HISTOGRAM_BINS = 60
+
+
+def shape_of(schedule: Schedule) -> dict[str, Any]:
+    """Figures of the schedule; null where there is nothing to compute one from."""
+    due_ns = schedule.due_ns[~is_null(schedule.due_ns)]
+    span_ns = int(due_ns[-1] - due_ns[0]) if len(due_ns) else 0
+    return {
+        "requests": len(schedule),
+        "waiting_for_others": int(is_null(schedule.due_ns).sum()),
+        "first_due_s": int(due_ns[0]) / NS_PER_S if len(due_ns) else None,
+        "last_due_s": int(due_ns[-1]) / NS_PER_S if len(due_ns) else None,
+        "offered_rps": schedule.origin.get("rate_rps"),
+        "realised_rps": (len(due_ns) - 1) * NS_PER_S / span_ns if span_ns else None,
+        "gap_cv": gap_cv(due_ns),
+        "dispersion_1s": dispersion(due_ns, 0, int(due_ns[-1])) if len(due_ns) else None,
+        "lag1_correlation": _lag1(due_ns),
+        "prompt_tokens": _lengths(schedule.prompt_tokens),
+        "output_tokens": _lengths(schedule.output_tokens),
+        "arrivals_histogram": _histogram(due_ns).tolist(),
+        "origin": schedule.origin,
+        "sha256": schedule.sha256,
+    }
+
+
+def _lag1(due_ns: Int64) -> float | None:
+    """Correlation of each gap with the next: 0 for independent gaps."""
+    gaps = np.diff(due_ns).astype(np.float64)
+    if len(gaps) < 3 or not gaps.std():  # noqa: PLR2004 - two pairs at least
+        return None
+    centred = gaps - gaps.mean()
+    return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
+
+
+def _lengths(tokens: Int64) -> dict[str, float | int | None]:
+    values = tokens.astype(np.float64)
+    quantiles = {name: quantile(values, q)[0] for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
+    return {"sum": int(tokens.sum()), "mean": float(values.mean()), "min": int(tokens.min()), **quantiles,
+            "max": int(tokens.max())}  # fmt: skip
+
+
+def _histogram(due_ns: Int64) -> Int64:
+    """Arrivals in equal parts of the time to the last one."""
+    if not len(due_ns) or not due_ns[-1]:
+        return np.array([len(due_ns)], dtype=np.int64)
+    at = np.minimum(due_ns * HISTOGRAM_BINS // int(due_ns[-1]), HISTOGRAM_BINS - 1)
+    return np.bincount(at, minlength=HISTOGRAM_BINS).astype(np.int64)

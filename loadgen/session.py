@@ -1,0 +1,156 @@
+"""One run: from a config to a run folder. Prepare, play, write; stopped by Ctrl-C, it writes what there is."""
+
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engines.engine import Engine
+from loadgen.clock import Clock, make_clock
+from loadgen.config import RunConfig, to_json
+from loadgen.drive import Decision, play_engine
+from loadgen.engine_spec import make_engine
+from loadgen.workload import build_schedule
+from results.recording import RecordingPart
+from results.schedule import Schedule
+from results.slo import parse_slo
+from results.store import COMPLETE, STOPPED, RunFolder
+from results.summary import summarise
+
+Json = dict[str, Any]
+Progress = Callable[[int], None]
+"""Called with how many requests have ended so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that could start now."""
+
+    config: RunConfig
+    schedule: Schedule
+    engine: Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run that has ended."""
+
+    folder: Path
+    summary: Json
+    stopped: bool
+
+
+def prepare(config: RunConfig) -> Prepared:
+    """Schedule and engine. ValueError in one line when one cannot be made."""
+    schedule = build_schedule(config)
+    return Prepared(config, schedule, make_engine(config.engine, config.clock, schedule))
+
+
+def execute(prepared: Prepared, progress: Progress) -> Outcome:
+    """Play it and write its folder.
+
+    OSError when the folder cannot be written; what has been written by then stays readable.
+    """
+    config, schedule, engine = prepared.config, prepared.schedule, prepared.engine
+    started = datetime.now(UTC)
+    folder = RunFolder(_new_folder(config, started), schedule, _info(prepared, started))
+    with folder.writer() as writer, _steering(config, progress) as control:
+        emit = _Emit(writer.write, control)
+        clock = _clock(config, engine)
+        recording = play_engine(schedule, engine, clock, emit, control)
+    if emit.error is not None:
+        raise emit.error
+    summary = summarise(recording, parse_slo(config.slo) if config.slo else None)
+    status = STOPPED if control.stops else COMPLETE
+    folder.finish(recording, summary, status, _utc(datetime.now(UTC)))
+    return Outcome(folder.folder, summary, bool(control.stops))
+
+
+class _Emit:
+    """Writes parts; when the disk refuses one, the run is stopped and the error kept."""
+
+    def __init__(self, write: Callable[[RecordingPart], None], control: "_Steering") -> None:
+        self.error: OSError | None = None
+        self._write = write
+        self._control = control
+
+    def __call__(self, part: RecordingPart) -> None:
+        self._control.count(part)
+        if self.error is not None:
+            return
+        try:
+            self._write(part)
+        except OSError as error:
+            self.error = error
+            self._control.decision = Decision.CANCEL
+
+
+class _Steering:
+    """Ctrl-C once: hand over nothing more and drain; twice: abort what is left."""
+
+    def __init__(self, config: RunConfig, progress: Progress) -> None:
+        self.timeout_ns = config.timeout_ns
+        self.drain_ns = config.drain_ns
+        self.decision = Decision.GO
+        self.stops = 0
+        self._progress = progress
+        self._ended_requests = 0
+
+    def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
+        self._progress(self._ended_requests)
+        return self.decision
+
+    def count(self, part: RecordingPart) -> None:
+        self._ended_requests += len(part.tables["requests"]["request_id"])
+
+    def interrupt(self, signal_number: int, frame: object) -> None:
+        self.stops += 1
+        self.decision = Decision.STOP if self.stops == 1 else Decision.CANCEL
+
+
+@contextmanager
+def _steering(config: RunConfig, progress: Progress) -> Iterator[_Steering]:
+    """A control that listens to SIGINT and SIGTERM while the run lasts."""
+    control = _Steering(config, progress)
+    if threading.current_thread() is not threading.main_thread():
+        yield control
+        return
+    before = {number: signal.signal(number, control.interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield control
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _clock(config: RunConfig, engine: Engine) -> Clock:
+    return make_clock(config.clock, str(engine.describe().get("cost_source", "wall")))
+
+
+def _info(prepared: Prepared, started: datetime) -> Json:
+    from importlib.metadata import version
+
+    return {
+        "tokenload_version": version("tokenload"),
+        "started_utc": _utc(started),
+        "config": to_json(prepared.config),
+        "engine": dict(prepared.engine.describe()),
+        "clock": prepared.config.clock,
+        "schedule_sha256": prepared.schedule.sha256,
+        "content_sha256": prepared.schedule.content_sha256,
+    }
+
+
+def _new_folder(config: RunConfig, started: datetime) -> Path:
+    """<out>/<UTC>-<name>-<6 hex>."""
+    name = config.name or config.engine.partition(",")[0].rpartition("/")[2].replace(":", "-")
+    return Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-{name}-{secrets.token_hex(3)}"
+
+
+def _utc(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
