@@ -59,15 +59,14 @@ class PerSequence:
         self._spans = spans
         self._tokens = spans[-1].last
         places = [span.place for span in spans for _ in range(span.first, span.last)]
-        self._lines = cache.lines(torch.tensor(places), positions[: self._tokens])
+        self._places, self._positions = torch.tensor(places), positions[: self._tokens]
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         """(tokens, width) mixed values; those of the filling are zero."""
-        self._cache.write(layer, self._lines, keys_values[: self._tokens])
+        self._cache.write(layer, self._places, self._positions, keys_values[: self._tokens])
         mixed = torch.zeros_like(queries)
         for span in self._spans:
-            keys = self._cache.keys(layer, span.place, span.place + 1, span.context_tokens)
-            values = self._cache.values(layer, span.place, span.place + 1, span.context_tokens)
+            keys, values = self._cache.read(layer, span.place, span.place + 1, span.context_tokens)
             own = queries[span.first : span.last].unsqueeze(0)
             mixed[span.first : span.last] = attend_in_blocks(
                 self._attention, own, keys, values, _ahead(span.last - span.first)

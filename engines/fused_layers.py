@@ -1,7 +1,7 @@
 """TinyGPT's layers as an executor runs them: on a flat list of tokens, with fused weights and reused buffers.
 
 The weights stay the model's; what is fused is copied once. Against the spelled-out model:
-queries, keys and values are one product, gate and up another; weights lie input-major, which is the faster
+queries, keys and values are one product; weights lie input-major, which is the faster
 layout for few rows; each norm's gain is multiplied into the weights behind it; and the two numbers that a rotary
 embedding turns together lie side by side, so that it is one complex multiplication. Attention is not done here:
 it is handed in, because only it knows which tokens belong together.
@@ -30,7 +30,8 @@ class FusedLayer:
 
     qkv: Tensor
     output: Tensor
-    gate_up: Tensor
+    gate: Tensor
+    up: Tensor
     down: Tensor
 
 
@@ -47,8 +48,8 @@ def fuse(block: Block, config: TinyGPTConfig) -> FusedLayer:
     q = _pairs_adjacent(block.q.weight, config.head_dim)
     k = _pairs_adjacent(block.k.weight, config.head_dim)
     qkv = torch.cat((q, k, block.v.weight)) * block.attention_norm.weight
-    gate_up = torch.cat((block.gate.weight, block.up.weight)) * block.ffn_norm.weight
-    return FusedLayer(*(_input_major(w) for w in (qkv, block.o.weight, gate_up, block.down.weight)))
+    gate, up = (linear.weight * block.ffn_norm.weight for linear in (block.gate, block.up))
+    return FusedLayer(*(_input_major(w) for w in (qkv, block.o.weight, gate, up, block.down.weight)))
 
 
 def _pairs_adjacent(weight: Tensor, head_dim: int) -> Tensor:
@@ -69,7 +70,7 @@ class Workspace:
         q, kv, head_dim = config.width, config.kv_width, config.head_dim
         self.x = torch.empty(rows, config.width)
         self.normed = torch.empty(rows, config.width)
-        self.scale = torch.empty(rows, 1, 1)
+        self.scale = torch.empty(rows, 1)
         qkv = torch.empty(rows, q + 2 * kv)
         self.qkv = qkv
         self.queries_in = qkv[:, :q].view(rows, config.heads, head_dim)
@@ -80,9 +81,8 @@ class Workspace:
             torch.view_as_complex(heads.view(*heads.shape[:2], head_dim // 2, 2))
             for heads in (self.queries_in, self.keys_in, self.queries)
         )
-        self.gate_up = torch.empty(rows, 2 * config.ffn)
-        self.gate, self.up = self.gate_up.chunk(2, dim=1)
-        self.hidden = torch.empty(rows, config.ffn)
+        self.gate = torch.empty(rows, config.ffn)
+        self.up = torch.empty(rows, config.ffn)
 
 
 class FusedLayers:
@@ -96,7 +96,7 @@ class FusedLayers:
         self._learned = None if model.position is None else model.position.weight.detach()
         self._layers = [fuse(block, config) for block in model.blocks if isinstance(block, Block)]
         self._head = _input_major(model.head.weight * model.norm.weight)
-        self._epsilon = torch.full((1, 1, 1), config.norm_eps)
+        self._mean = torch.full((config.width, 1), 1 / config.width)
         self._query_scale = config.head_dim**-0.5
         angles = rope_angles(config, torch.float64)
         self._key_turns = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
@@ -112,26 +112,27 @@ class FusedLayers:
         x = torch.index_select(self._embed, 0, token_ids, out=work.x)
         place = self._positions(x, positions)
         for index, layer in enumerate(self._layers):
-            linear(self._normalise(x, work.normed, work.scale), layer.qkv, work.qkv, False)
+            linear(self._normalise(x, work.normed, work.scale, linear), layer.qkv, work.qkv, False)
             place(work)
             linear(attend(index, work.queries, work.keys_values), layer.output, x, True)
-            linear(self._normalise(x, work.normed, work.scale), layer.gate_up, work.gate_up, False)
-            functional.silu(work.gate, inplace=True)
-            linear(torch.mul(work.gate, work.up, out=work.hidden), layer.down, x, True)
+            normed = self._normalise(x, work.normed, work.scale, linear)
+            linear(normed, layer.gate, work.gate, False)
+            linear(normed, layer.up, work.up, False)
+            linear(functional.silu(work.gate, inplace=True).mul_(work.up), layer.down, x, True)
         return x
 
     def logits(self, x: Tensor, linear: Linear = whole_linear) -> Tensor:
         """(rows, vocabulary) of rows of the residual stream."""
         out = x.new_empty(x.shape[0], self.config.vocabulary)
-        normed = self._normalise(x, torch.empty_like(x), x.new_empty(x.shape[0], 1, 1))
+        normed = self._normalise(x, torch.empty_like(x), x.new_empty(x.shape[0], 1), linear)
         linear(normed, self._head, out, False)
         return out
 
-    def _normalise(self, x: Tensor, out: Tensor, scale: Tensor) -> Tensor:
-        """x / sqrt(mean(x^2) + eps) by row: the row's inner product with itself gives the sum."""
-        rows, columns = x.unsqueeze(1), x.unsqueeze(2)
-        torch.baddbmm(self._epsilon, rows, columns, alpha=1 / self.config.width, out=scale).rsqrt_()
-        return torch.mul(x, scale.squeeze(2), out=out)
+    def _normalise(self, x: Tensor, out: Tensor, scale: Tensor, linear: Linear) -> Tensor:
+        """x / sqrt(mean(x^2) + eps) by row; the mean is a product too."""
+        squares = torch.mul(x, x, out=out)
+        linear(squares, self._mean, scale.fill_(self.config.norm_eps), True)
+        return torch.mul(x, scale.rsqrt_(), out=out)
 
     def _positions(self, x: Tensor, positions: Tensor) -> Callable[[Workspace], None]:
         """What gives a layer's queries and keys their positions, and the queries their scale."""

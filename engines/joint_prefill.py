@@ -28,7 +28,7 @@ class JointPrefill:
         self._forbidden = padded_mask(lengths, self.columns)
         self._attention = attention
         self._cache: KVCache | None = None
-        self._lines = self._real = torch.empty(0, dtype=torch.int64)
+        self._real = self._places = torch.empty(0, dtype=torch.int64)
 
     @property
     def last_rows(self) -> Tensor:
@@ -39,18 +39,19 @@ class JointPrefill:
         """Write every text's keys and values to its place, from position 0, without the padding."""
         column = torch.arange(self.columns)
         self._real = (column >= (self.columns - self._lengths).unsqueeze(1)).flatten().nonzero().squeeze(1)
-        by_token = torch.tensor(places).unsqueeze(1).expand(-1, self.columns).flatten()
-        self._lines = cache.lines(by_token[self._real], self.positions[self._real])
+        self._places = torch.tensor(places).repeat_interleave(self._lengths)
         self._cache = cache
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         """(tokens, width) mixed values."""
         if self._cache is not None:
-            self._cache.write(layer, self._lines, keys_values.index_select(0, self._real))
+            real = keys_values.index_select(0, self._real)
+            self._cache.write(layer, self._places, self.positions[self._real], real)
         heads, head_dim = queries.shape[1:]
-        rectangle = keys_values.view(self.texts, self.columns, 2, -1, head_dim).permute(2, 0, 3, 1, 4)
+        rectangle = keys_values.view(self.texts, self.columns, 2, -1, head_dim)
+        keys, values = rectangle[:, :, 0].permute(0, 2, 3, 1), rectangle[:, :, 1].transpose(1, 2)
         by_text = queries.view(self.texts, self.columns, heads, head_dim)
-        mixed = attend_in_blocks(self._attention, by_text, rectangle[0], rectangle[1], self._forbidden)
+        mixed = attend_in_blocks(self._attention, by_text, keys, values, self._forbidden)
         return mixed.view(-1, heads * head_dim)
 
 

@@ -18,18 +18,28 @@ FLOAT32_BYTES = 4
 
 
 class KVCache:
-    """Keys and values by (layer, keys or values, place, kv_head, position)."""
+    """Keys and values of every slot's sequence, one layer after the other.
 
-    def __init__(self, config: TinyGPTConfig, slots: int) -> None:
-        """Room for context_tokens in every slot."""
-        shape = (config.layers, 2, slots, config.kv_heads, config.context_tokens, config.head_dim)
-        self._tensor = _zeros_on_touch(shape)
-        self._flat_layers = [layer.view(-1, config.head_dim) for layer in self._tensor]
+    Keys are read as (places, kv_heads, head_dim, positions), values as (places, kv_heads, positions, head_dim):
+    each the right-hand side of a product.
+    """
+
+    def __init__(self, config: TinyGPTConfig, slots: int, keys_by_position: bool = False) -> None:
+        """Room for context_tokens in every slot. In memory a key head's numbers are as they are read, or, with
+        `keys_by_position`, together position by position, as torch's attention kernel wants them."""
+        by_place = (config.layers, slots, config.kv_heads)
+        by_position, by_dimension = (config.context_tokens, config.head_dim), (config.head_dim, config.context_tokens)
+        if keys_by_position:
+            self._keys = _zeros_on_touch((*by_place, *by_position)).transpose(-1, -2)
+        else:
+            self._keys = _zeros_on_touch((*by_place, *by_dimension))
+        self._values = _zeros_on_touch((*by_place, *by_position))
+        self._written = [
+            (keys.permute(0, 3, 1, 2), values.permute(0, 2, 1, 3))
+            for keys, values in zip(self._keys, self._values, strict=True)
+        ]
         self._places = list(range(slots))
         self._reached_tokens = 0
-        lines = torch.arange(2 * slots * config.kv_heads) * config.context_tokens
-        # (places, keys then values by head): where position 0 is, counted in lines of head_dim numbers
-        self._first_lines = lines.view(2, slots, config.kv_heads).transpose(0, 1).reshape(slots, -1)
 
     def place(self, slot: int) -> int:
         """Where the slot's sequence is, or would be."""
@@ -52,25 +62,20 @@ class KVCache:
     def _swap(self, slot: int, other: int) -> None:
         """Both move, because the other may belong to a sequence that is not in this step."""
         here, there = self._places[slot], self._places[other]
-        moved = self._tensor[:, :, [here, there], :, : self._reached_tokens]
-        self._tensor[:, :, [there, here], :, : self._reached_tokens] = moved
+        for part in (self._keys[..., : self._reached_tokens], self._values[..., : self._reached_tokens, :]):
+            part[:, [there, here]] = part[:, [here, there]]
         self._places[slot], self._places[other] = there, here
 
-    def lines(self, places: Tensor, positions: Tensor) -> Tensor:
-        """(tokens, 2 x kv_heads) where `write` puts a token of each place and position."""
-        return self._first_lines.index_select(0, places).add_(positions.unsqueeze(1))
+    def write(self, layer: int, places: Tensor, positions: Tensor, keys_values: Tensor) -> None:
+        """keys_values: (tokens, 2 x kv_heads, head_dim), keys first; places and positions: (tokens,)."""
+        keys, values = keys_values.chunk(2, dim=1)
+        kept_keys, kept_values = self._written[layer]
+        kept_keys.index_put_((places, positions), keys)
+        kept_values.index_put_((places, positions), values)
 
-    def write(self, layer: int, lines: Tensor, keys_values: Tensor) -> None:
-        """keys_values: (tokens, 2 x kv_heads, head_dim), keys first; lines as given by `lines`."""
-        self._flat_layers[layer].index_put_((lines,), keys_values)
-
-    def keys(self, layer: int, first: int, last: int, tokens: int) -> Tensor:
-        """(places, kv_heads, tokens, head_dim) view of the places first..last-1 from position 0."""
-        return self._tensor[layer, 0, first:last, :, :tokens]
-
-    def values(self, layer: int, first: int, last: int, tokens: int) -> Tensor:
-        """As `keys`."""
-        return self._tensor[layer, 1, first:last, :, :tokens]
+    def read(self, layer: int, first: int, last: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Views of keys and values at the places first..last-1, from position 0."""
+        return self._keys[layer, first:last, :, :, :tokens], self._values[layer, first:last, :, :tokens]
 
 
 def _zeros_on_touch(shape: Sequence[int]) -> Tensor:

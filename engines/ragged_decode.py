@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from engines.attention import AttentionName, mask_scores, sdpa, softmax_
+from engines.attention import AttentionName, mask_ceiling, mask_scores, sdpa
 from engines.kv_cache import KVCache
 from engines.tinygpt import TinyGPTConfig
 
@@ -17,46 +17,43 @@ class RaggedDecode:
     The columns behind a row's context are masked, not skipped: one product serves all rows.
     """
 
-    def __init__(self, cache: KVCache, config: TinyGPTConfig, rows: int, columns: int, name: AttentionName):
+    def __init__(self, cache: KVCache, config: TinyGPTConfig, rows: int, columns: int, name: AttentionName) -> None:
         """`columns` as from `columns_for`."""
         self.rows, self.columns = rows, columns
         self._cache = cache
         self._name = name
-        self._layers = [
-            (cache.keys(layer, 0, rows, columns), cache.values(layer, 0, rows, columns))
-            for layer in range(config.layers)
-        ]
-        self._products = [(keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)) for keys, values in self._layers]
+        self._layers = [cache.read(layer, 0, rows, columns) for layer in range(config.layers)]
+        self._factors = [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in self._layers]
         pairs, group = rows * config.kv_heads, config.heads // config.kv_heads
         self._grouped = (rows, config.kv_heads, group, config.head_dim)
         self._mixed = torch.empty(pairs, group, config.head_dim)
         self._scores = torch.empty(pairs, group, columns)
-        self._scores_by_row = self._scores.view(rows, config.heads, columns)
-        self._reduced = torch.empty(pairs, group, 1)
+        self._by_row = self._scores.view(rows, config.heads, columns)
+        self._places = torch.arange(rows)
         self._column = torch.arange(columns)
-        self._masked_scores = self._scores_by_row
+        self._positions = self._places
+        self._shortest = 0
         self._forbidden: Tensor | None = None
-        self._lines = torch.empty(0, dtype=torch.int64)
 
     def begin(self, positions: Tensor, shortest: int) -> None:
         """Start a step: each row's token is at its position (rows,), and the least of them is `shortest`."""
-        self._lines = self._cache.lines(torch.arange(self.rows), positions)
-        first = 0 if self._name == "sdpa" else shortest + 1
-        hidden = self._column[first:] > positions.unsqueeze(1)
-        self._forbidden = hidden.unsqueeze(1) if shortest + 1 < self.columns else None
-        self._masked_scores = self._scores_by_row[:, :, first:]
+        self._positions = positions
+        hidden = self._column > positions.unsqueeze(1)
+        self._forbidden = hidden[:, None, None] if shortest + 1 < self.columns else None
+        self._tail = self._by_row[:, :, shortest + 1 :]
+        self._ceiling = mask_ceiling(hidden[:, shortest + 1 :]).unsqueeze(1)
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         """Write the step's keys and values, then attend; an `Attend` of `fused_layers`."""
-        self._cache.write(layer, self._lines, keys_values)
+        self._cache.write(layer, self._places, self._positions, keys_values)
         if self._name == "sdpa":
-            forbidden = None if self._forbidden is None else self._forbidden.unsqueeze(1)
-            return sdpa(queries.view(self._grouped), *self._layers[layer], forbidden).reshape(self.rows, -1)
-        keys, values = self._products[layer]
+            mixed = sdpa(queries.view(self._grouped), *self._layers[layer], self._forbidden)
+            return mixed.reshape(self.rows, -1)
+        keys, values = self._factors[layer]
         scores = torch.bmm(queries.view(self._mixed.shape), keys, out=self._scores)
-        if self._forbidden is not None:
-            mask_scores(self._masked_scores, self._forbidden)
-        return torch.bmm(softmax_(scores, self._reduced), values, out=self._mixed).view(self.rows, -1)
+        mask_scores(self._tail, self._ceiling)
+        torch.softmax(scores, -1, out=scores)
+        return torch.bmm(scores, values, out=self._mixed).view(self.rows, -1)
 
 
 def columns_for(position: int, context_tokens: int) -> int:

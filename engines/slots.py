@@ -253,20 +253,20 @@ class SlotEngine:
                 outputs.append(StepOutput(row.request_id, (token,)))
         return outputs, ended
 
-    def _decode_work(self, yielding: int) -> StepWork:
+    def _decode_work(self, yielding_slots: int) -> StepWork:
         """The counts of a decode: each row in a slot yields a token or has finished."""
         self._state.last_kind = "decode"
         running = len(self._running)
         waiting = len(self._waiting)
         empty = self._policy.slots - running
         queued = empty if empty < waiting else waiting
-        finished = running - yielding
+        finished = running - yielding_slots
         self.total_slot_steps += running
         if finished:
             self.wasted_slot_steps += finished
-        self._kv_tokens = kv_tokens = self._kv_tokens + yielding
+        self._kv_tokens = kv_tokens = self._kv_tokens + yielding_slots
         tokens, kv_tokens = (0, kv_tokens) if self._policy.cached else (self._recomputed(), 0)
-        return StepWork("decode", 0, yielding, finished, 0, queued, empty - queued, waiting, tokens, 0, kv_tokens)
+        return StepWork("decode", 0, yielding_slots, finished, 0, queued, empty - queued, waiting, tokens, 0, kv_tokens)
 
     def _prefill_work(self, rows: Sequence[Row]) -> StepWork:
         """The counts of a joint prefill: the rows are those who joined, everybody else in a slot is stalled."""

@@ -70,7 +70,7 @@ class TorchExecutor:
         }  # fmt: skip
         self._use_threads()
         with torch.inference_mode():
-            layers, cache = FusedLayers(model), KVCache(config, slots)
+            layers, cache = FusedLayers(model), KVCache(config, slots, attention == "sdpa")
             self._forward: Forward = (
                 InvariantForward(layers, cache, attention)
                 if batch_invariant

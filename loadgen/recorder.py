@@ -114,13 +114,17 @@ class Recorder:
             if type(outputs) is OneTokenEach:
                 ids += outputs.request_ids
             else:
-                counts += [(len(ids) + at, len(output.token_ids)) for at, output in enumerate(outputs)]
+                counts += [
+                    (len(ids) + at, tokens)
+                    for at, output in enumerate(outputs)
+                    if (tokens := len(output.token_ids)) != 1
+                ]
                 ids += [output.request_id for output in outputs]
-        tokens = np.ones(len(ids), dtype=np.int64)
+        token_counts = np.ones(len(ids), dtype=np.int64)
         if counts:
             at, count = np.array(counts, dtype=np.int64).T
-            tokens[at] = count
-        table: Table = {"request_id": _ints(ids), "step": np.repeat(step, _ints(per_step)), "tokens": tokens}
+            token_counts[at] = count
+        table: Table = {"request_id": _ints(ids), "step": np.repeat(step, _ints(per_step)), "tokens": token_counts}
         return table, {"token_id": _ints(_token_ids(steps) if self._keeps_token_ids else [])}
 
     def _slot_events(self) -> Table:
@@ -168,11 +172,11 @@ def _ints(values: Sequence[int] | tuple[object, ...]) -> Int64:
 
 def _work_columns(works: Sequence[StepWork | None]) -> NDArray[np.int64]:
     """One row a column of the step table."""
-    flat = chain.from_iterable(_NOT_TOLD if work is None else _work_values(work) for work in works)
     width = len(WORK_COLUMNS)
     try:
+        flat = chain.from_iterable(map(_work_values, works))
         table = np.fromiter(flat, dtype=np.int64, count=width * len(works))
-    except TypeError:  # somebody else's engine left a count out
+    except (AttributeError, TypeError):  # somebody else's engine left a step's work, or a count of it, untold
         rows = [_NOT_TOLD if work is None else _work_values(work) for work in works]
         table = _ints([NULL if value is None else value for row in rows for value in row])
     return table.reshape(len(works), width).T.copy()

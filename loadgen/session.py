@@ -1,5 +1,6 @@
 """One run: from a config to a run folder. Prepare, play, write; stopped by Ctrl-C, it writes what there is."""
 
+import re
 import secrets
 import signal
 import threading
@@ -148,7 +149,8 @@ def _info(prepared: Prepared, started: datetime) -> Json:
 
 def _new_folder(config: RunConfig, started: datetime) -> Path:
     """<out>/<UTC>-<name>-<6 hex>."""
-    name = config.name or config.engine.partition(",")[0].rpartition("/")[2].replace(":", "-")
+    asked = config.name or config.engine.partition(",")[0].rpartition("/")[2]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", asked).strip(".-")
     return Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-{name}-{secrets.token_hex(3)}"
 
 

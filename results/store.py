@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from results.columns import NULL, Table, int64
+from results.conditions import conditions
 from results.recording import PART_TABLES, TEXT_COLUMNS, Recording, RecordingPart, empty_part, merge
 from results.schedule import Schedule, load_schedule, save_schedule
 from results.status import Status
@@ -53,6 +54,7 @@ class RunFolder:
         self.info: Json = {"schema_version": SCHEMA_VERSION, "status": RUNNING, **info}
         self._schedule = schedule
         save_schedule(schedule, folder / "schedule.parquet")
+        write_json(folder / "conditions.json", conditions())
         write_json(folder / "run.json", self.info)
 
     def writer(self, number: int = 0) -> "PartWriter":
@@ -63,7 +65,7 @@ class RunFolder:
         """Write the tables and the summary, then mark the folder complete (or stopped), then drop the parts."""
         write_tables(recording, self.folder)
         write_json(self.folder / "summary.json", summary)
-        names = ("schedule.parquet", *TABLE_FILES, "summary.json")
+        names = ("schedule.parquet", "conditions.json", *TABLE_FILES, "summary.json")
         self.info.update(
             status=status,
             ended_utc=ended_utc,
@@ -158,7 +160,7 @@ def file_sha256(path: Path) -> str:
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Sorted, indented, and either all there or not at all."""
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    partial.write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False, default=str) + "\n")
     partial.replace(path)
 
 

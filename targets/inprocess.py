@@ -55,8 +55,8 @@ class InProcessEngine:
     def ready_ns(self, now_ns: int) -> int | None:
         """Now while it has work, unless it knows better."""
         if hasattr(self._engine, "ready_ns"):
-            ready: int | None = self._engine.ready_ns(now_ns)
-            return ready
+            at_ns: int | None = self._engine.ready_ns(now_ns)
+            return at_ns
         return now_ns if self.has_work() else None
 
     def flush(self) -> None:
