@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from engines.attention import ATTENTION, Attention, AttentionName, attend_in_blocks
-from engines.fused_layers import FusedLayers, Linear, Workspace, whole_linear
+from engines.fused_layers import FusedLayers, Linear, Panels, Workspace, whole_linear
 from engines.kv_cache import KVCache
 
 PREFILL_TILE_ROWS = 32
@@ -25,10 +25,10 @@ TILES_CHECKED = 3
 def tiled_linear(tile_rows: int) -> Linear:
     """A product in tiles of so many rows, of which x must be a multiple."""
 
-    def linear(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
+    def linear(x: Tensor, weight: Panels, out: Panels, add: bool) -> None:
         for first in range(0, x.shape[0], tile_rows):
             rows = slice(first, first + tile_rows)
-            whole_linear(x[rows], weight, out[rows], add)
+            whole_linear(x[rows], weight, tuple(columns[rows] for columns in out), add)
 
     return linear
 

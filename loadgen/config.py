@@ -6,7 +6,7 @@ person would type, so they can be read, edited and run again.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from loadgen.units import (
@@ -45,6 +45,8 @@ class Option:
     """Shown in place of the value in help."""
     show: Callable[[Any], str] = str
     choices: tuple[str, ...] = ()
+    many: bool = False
+    """May be given more than once."""
 
 
 def _row(
@@ -93,6 +95,26 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     if not all(name in ("time", "prompt", "output") and separator and column for name, separator, column in pairs):
         raise ValueError(f"{text!r} does not name columns: write time=COLUMN,prompt=COLUMN,output=COLUMN")
     return tuple((name, column) for name, _, column in pairs)
+
+
+def parse_load(text: str) -> tuple[str, float]:
+    """`16`, `burst` or `closed:8`: (rate | burst | closed, req/s or users)."""
+    if text == "burst":
+        return "burst", 0.0
+    if text.startswith("closed:"):
+        return "closed", float(parse_count(text.removeprefix("closed:")))
+    return "rate", parse_number(text)
+
+
+def parse_loads_text(text: str) -> str:
+    """`auto` or a list of loads: checked now, kept as written."""
+    if text != "auto":
+        loads = [part.strip() for part in text.split(",")]
+        for load in loads:
+            parse_load(load)
+        if len(set(loads)) != len(loads):
+            raise ValueError(f"{text!r} names a load twice")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +185,29 @@ class RunConfig:
     name: str | None = _row("--name", str, "part of the run folder's name", "run", unit="NAME")
 
 
-def options() -> Mapping[str, tuple[Field[Any], Option]]:
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """What a sweep takes beside a run's options: its engines and loads in place of one of each."""
+
+    engine: tuple[str, ...] = _row(
+        "--engine",
+        str,
+        "again for each one",
+        "engine",
+        ("one-by-one", "static,batch=8", "continuous,batch=8"),
+        unit="SPEC",
+        show=";".join,
+        many=True,
+    )
+    rates: str = _row(
+        "--rates", parse_loads_text, "req/s, burst, closed:USERS; or auto", "workload", "4,8,16,32,burst", unit="LIST"
+    )
+    repeats: int = _row("--repeats", parse_count, "independent runs of each point", "run", 1, unit="K")
+
+
+def options(table: type = RunConfig) -> Mapping[str, tuple[Field[Any], Option]]:
     """Field name -> its field and option, in the order of the table."""
-    return {one.name: (one, one.metadata["option"]) for one in fields(RunConfig)}
+    return {one.name: (one, one.metadata["option"]) for one in fields(table)}
 
 
 def key_of(option: Option) -> str:
@@ -183,8 +225,11 @@ def to_json(config: RunConfig) -> dict[str, str]:
     return shown
 
 
-def from_texts(texts: Mapping[str, str], base: RunConfig | None = None) -> RunConfig:
-    """A config from option texts by key, over a base. ValueError names the option."""
+def from_texts(texts: Mapping[str, str], complete: bool = True) -> RunConfig:
+    """A config from option texts by key. ValueError names the option.
+
+    Not complete: options that a sweep sets at each point may still be missing.
+    """
     by_key = {key_of(option): (name, option) for name, (_, option) in options().items()}
     values: dict[str, Any] = {}
     for key, text in texts.items():
@@ -197,10 +242,9 @@ def from_texts(texts: Mapping[str, str], base: RunConfig | None = None) -> RunCo
             values[name] = option.parse(text)
         except ValueError as error:
             raise ValueError(f"{option.flag}: {error}") from None
-    start = {name: getattr(base, name) if base else one.default for name, (one, _) in options().items()}
-    assert MISSING not in start.values()
-    config = RunConfig(**{**start, **values})
-    check(config)
+    config = RunConfig(**values)
+    if complete:
+        check(config)
     return config
 
 
@@ -220,6 +264,7 @@ def check(config: RunConfig) -> None:
     no_rate = f"--arrival {config.arrival} has no rate: leave --rate out"
     _refuse((closed or burst) and config.rate_rps is not None, no_rate)
     _refuse(config.speed is not None and config.rate_rps is not None, "give --speed or --rate, not both")
+    _refuse(closed and replay, "a trace has its own times: it cannot be played as a closed loop")
     trace_only = ("columns", "time_unit", "window_ns", "limit", "speed", "loop", "context")
     table = options()
     for name in trace_only:

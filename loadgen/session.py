@@ -16,12 +16,14 @@ from loadgen.clock import Clock, make_clock
 from loadgen.config import RunConfig, to_json
 from loadgen.drive import Decision, play_engine
 from loadgen.engine_spec import make_engine
+from loadgen.warmup import warm_up
 from loadgen.workload import build_schedule
 from results.recording import RecordingPart
 from results.schedule import Schedule
 from results.slo import parse_slo
 from results.store import COMPLETE, STOPPED, RunFolder
 from results.summary import summarise
+from results.tables import write_warmup
 
 Json = dict[str, Any]
 Progress = Callable[[int], None]
@@ -52,15 +54,18 @@ def prepare(config: RunConfig) -> Prepared:
     return Prepared(config, schedule, make_engine(config.engine, config.clock, schedule))
 
 
-def execute(prepared: Prepared, progress: Progress) -> Outcome:
-    """Play it and write its folder.
+def execute(prepared: Prepared, progress: Progress, folder: Path | None = None) -> Outcome:
+    """Play it and write its folder, a new one in --out unless told where.
 
     OSError when the folder cannot be written; what has been written by then stays readable.
     """
     config, schedule, engine = prepared.config, prepared.schedule, prepared.engine
     started = datetime.now(UTC)
-    folder = RunFolder(_new_folder(config, started), schedule, _info(prepared, started))
-    with folder.writer() as writer, _steering(config, progress) as control:
+    run = RunFolder(folder or _new_folder(config, started), schedule, _info(prepared, started))
+    warmed = warm_up(engine, schedule) if config.clock != "modelled" else None
+    if warmed is not None:
+        write_warmup(warmed, run.folder)
+    with run.writer() as writer, _steering(config, progress) as control:
         emit = _Emit(writer.write, control)
         clock = _clock(config, engine)
         recording = play_engine(schedule, engine, clock, emit, control)
@@ -68,8 +73,8 @@ def execute(prepared: Prepared, progress: Progress) -> Outcome:
         raise emit.error
     summary = summarise(recording, parse_slo(config.slo) if config.slo else None)
     status = STOPPED if control.stops else COMPLETE
-    folder.finish(recording, summary, status, _utc(datetime.now(UTC)))
-    return Outcome(folder.folder, summary, bool(control.stops))
+    run.finish(recording, summary, status, utc_text(datetime.now(UTC)))
+    return Outcome(run.folder, summary, bool(control.stops))
 
 
 class _Emit:
@@ -138,7 +143,7 @@ def _info(prepared: Prepared, started: datetime) -> Json:
 
     return {
         "tokenload_version": version("tokenload"),
-        "started_utc": _utc(started),
+        "started_utc": utc_text(started),
         "config": to_json(prepared.config),
         "engine": dict(prepared.engine.describe()),
         "clock": prepared.config.clock,
@@ -154,5 +159,6 @@ def _new_folder(config: RunConfig, started: datetime) -> Path:
     return Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-{name}-{secrets.token_hex(3)}"
 
 
-def _utc(moment: datetime) -> str:
+def utc_text(moment: datetime) -> str:
+    """ISO 8601 to the second."""
     return moment.isoformat(timespec="seconds")

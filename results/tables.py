@@ -25,6 +25,11 @@ def write_tables(recording: Recording, folder: Path) -> None:
     _write(folder / "host.parquet", _arrow(recording.host, codes))
 
 
+def write_warmup(rows: Table, folder: Path) -> None:
+    """Requests served before time 0, with negative times; outside every figure and hash."""
+    _write(folder / "warmup.parquet", _arrow(rows, {}))
+
+
 def read_tables(schedule: Schedule, folder: Path, in_flight_request_ns: int) -> Recording:
     """What `write_tables` wrote."""
     import pyarrow.parquet as pq

@@ -6,6 +6,7 @@ import click
 
 COMMANDS = {
     "run": ("loadgen.cli.run", "Play one schedule against one engine and write a run folder."),
+    "sweep": ("loadgen.cli.sweep", "Run engines x loads x repeats on the same schedules, and write one report."),
     "schedule": ("loadgen.cli.schedule", "Make a schedule, show what it is, save it."),
     "runs": ("loadgen.cli.runs", "List run folders, or show one, rebuilt from its rows."),
 }

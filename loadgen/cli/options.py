@@ -12,6 +12,7 @@ from loadgen.cli.exit_codes import Exit
 from loadgen.config import GROUPS, Option, RunConfig, from_texts, key_of, options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Rows = TypeVar("Rows")
 
 
 class InputError(click.ClickException):
@@ -37,31 +38,56 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(records)
 
 
-def config_options(*groups: str) -> Callable[[Command], Command]:
-    """A decorator that adds the options of these groups, and --config."""
+def config_options(
+    *groups: str, more: type | None = None, without: tuple[str, ...] = ()
+) -> Callable[[Command], Command]:
+    """A decorator that adds the options of these groups, and --config.
+
+    `more`: another table whose options are added, in place of those with the same flag. `without`: flags left out.
+    """
+    rows = [row for row in options().values() if row[1].group in groups and row[1].flag not in without]
+    extra = list(options(more).values()) if more else []
+    taken = {option.flag for _, option in extra}
+    rows = [row for row in rows if row[1].flag not in taken] + extra
 
     def decorate(command: Command) -> Command:
         command = click.option("--config", metavar="PATH", help="start from a saved run or config file")(command)
-        for one, option in reversed(list(options().values())):
-            if option.group in groups:
-                command = click.option(
-                    option.flag,
-                    key_of(option).replace("-", "_"),
-                    metavar=_metavar(option),
-                    help=_help(option, one.default),
-                )(command)
+        for one, option in reversed(rows):
+            command = click.option(
+                option.flag,
+                _argument(option),
+                metavar=_metavar(option),
+                help=_help(option, one.default),
+                multiple=option.many,
+            )(command)
         return command
 
     return decorate
 
 
-def read_config(given: Mapping[str, str | None]) -> RunConfig:
-    """The config from a command's arguments: --config first, flags over it."""
+def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
+    """The config from a command's arguments: --config first, flags over it.
+
+    Not complete: some options are set elsewhere, and may be missing.
+    """
     saved = given.get("config")
     texts = _saved(Path(saved)) if saved else {}
-    by_name = {key_of(option).replace("-", "_"): key_of(option) for _, option in options().values()}
-    flags = {by_name[name]: text for name, text in given.items() if name in by_name and text is not None}
-    return from_texts({**texts, **flags})
+    keys = {_argument(option): key_of(option) for _, option in options().values()}
+    flags = {keys[name]: text for name, text in given.items() if name in keys and isinstance(text, str)}
+    return from_texts({**texts, **flags}, complete)
+
+
+def read_rows(table: type[Rows], given: Mapping[str, Any]) -> Rows:
+    """Another table's values from a command's arguments. ValueError names the option."""
+    values = {}
+    for name, (_, option) in options(table).items():
+        text = given.get(_argument(option))
+        if text:
+            try:
+                values[name] = tuple(option.parse(one) for one in text) if option.many else option.parse(text)
+            except ValueError as error:
+                raise ValueError(f"{option.flag}: {error}") from None
+    return table(**values)
 
 
 @contextmanager
@@ -86,6 +112,10 @@ def _saved(path: Path) -> dict[str, str]:
     if not isinstance(texts, dict):
         raise ValueError(f"--config: {str(file)!r} holds no options")
     return texts
+
+
+def _argument(option: Option) -> str:
+    return key_of(option).replace("-", "_")
 
 
 def _metavar(option: Option) -> str:

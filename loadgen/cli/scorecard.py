@@ -146,7 +146,7 @@ def print_runs(out: Path, rows: list[dict[str, Any]]) -> None:
     for name, title in RUN_COLUMNS.items():
         table.add_column(title, no_wrap=name in ("folder", "status"), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(name))) for name in RUN_COLUMNS))
+        table.add_row(*(Text(cell(row.get(name))) for name in RUN_COLUMNS))
     console.print(table)
 
 
@@ -156,9 +156,9 @@ def print_schedule(shape: dict[str, Any], schedule: Schedule) -> None:
     console.print(Text(workload_line(schedule)))
     table = Table(show_header=False)
     for name in ("realised_rps", "gap_cv", "dispersion_1s", "lag1_correlation", "waiting_for_others"):
-        table.add_row(name, _cell(shape[name]))
+        table.add_row(name, cell(shape[name]))
     for name in ("prompt_tokens", "output_tokens"):
-        table.add_row(name, "  ".join(f"{key} {_cell(value)}" for key, value in shape[name].items()))
+        table.add_row(name, "  ".join(f"{key} {cell(value)}" for key, value in shape[name].items()))
     table.add_row("sha256", shape["sha256"])
     console.print(table)
     for step in shape["origin"].get("steps", ()):
@@ -174,10 +174,11 @@ def _figure(figures: dict[str, Any], name: str) -> str:
     if value is None:
         reason = figures.get("reasons", {}).get(name, "none")
         return "inf (failures)" if reason == "FAILED_TAIL" else f"- ({reason})"
-    return _cell(value)
+    return cell(value)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A figure in about four digits."""
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -1,0 +1,118 @@
+"""What a sweep shows in the terminal: its plan, its progress, its table."""
+
+import json
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+from rich.text import Text
+
+from loadgen.cli.scorecard import WIDTH, cell
+from loadgen.sweep import Point, Sweep, is_complete
+
+SECONDS_PER_MINUTE = 60
+COLUMNS = {
+    "TTFT p50": ("ttft_ms", "p50"),
+    "TTFT p95": ("ttft_ms", "p95"),
+    "TPOT p50": ("tpot_ms", "p50"),
+    "ITL p99": ("itl_ms", "p99"),
+    "tok/s": ("rates", "output_tokens_per_s"),
+    "goodput req/s": ("slo", "goodput_rps"),
+    "wasted": ("slots", "wasted_slot_fraction"),
+    "unused": ("slots", "unused_slot_fraction"),
+    "padding": ("slots", "padding_fraction"),
+}
+
+
+class SweepProgress:
+    """Expected compute done and to do, corrected by what has been seen; on stderr."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        """Nothing is shown before the sweep starts."""
+        self._sweep = sweep
+        self._total_s = sweep.expected_s
+        self._done_s = 0.0
+        self._current: Point | None = None
+        self._began_s = 0.0
+        console = Console(stderr=True, width=WIDTH)
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        self._progress = RichProgress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._task = self._progress.add_task("sweep", total=max(self._total_s, 1e-9))
+
+    def __enter__(self) -> "SweepProgress":
+        """Start showing."""
+        self._began_s = time.monotonic()
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Clear the line."""
+        self._progress.stop()
+
+    def __call__(self, point: Point, ended_requests: int, requests: int) -> None:
+        """So many requests of the point have ended."""
+        if point is not self._current:
+            self._done_s += self._current.expected_s if self._current else 0.0
+            self._current = point
+        done_s = self._done_s + point.expected_s * ended_requests / max(requests, 1)
+        passed_s = time.monotonic() - self._began_s
+        left = f"about {duration(passed_s * (self._total_s - done_s) / done_s)} left" if done_s else ""
+        text = f"{point.order + 1}/{len(self._sweep.points)} {point.engine} at {point.load} {left}"
+        self._progress.update(self._task, completed=done_s, description=text)
+
+
+def print_sweep_plan(sweep: Sweep) -> None:
+    """What will run, in which order, and about how long it will take."""
+    left = [point for point in sweep.points if not is_complete(sweep.folder / point.folder)]
+    lines = [
+        f"engines   {', '.join(sweep.engines)}",
+        f"loads     {', '.join(sweep.loads)} (requests/s unless named), {sweep.repeats} repeat(s), seed "
+        f"{sweep.config.seed}, {sweep.config.clock} clock",
+        f"points    {len(sweep.points)}, {len(left)} to run, interleaved; about {duration(sweep.expected_s)}",
+        f"folder    {sweep.folder}",
+    ]
+    console = Console(stderr=True, width=WIDTH, highlight=False)
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def summaries(sweep: Sweep) -> list[dict[str, Any]]:
+    """Of every complete point, in the order of engines, loads and repeats."""
+    found = []
+    for point in sorted(sweep.points, key=lambda one: (_place(sweep, one), one.repeat)):
+        folder = sweep.folder / point.folder
+        if is_complete(folder):
+            summary = json.loads((folder / "summary.json").read_text())
+            found.append({"engine": point.engine, "load": point.load, "repeat": point.repeat, "summary": summary})
+    return found
+
+
+def print_sweep(found: list[dict[str, Any]]) -> None:
+    """One row a point."""
+    console = Console(width=max(WIDTH, Console().width), highlight=False)
+    table = Table(title="Latency in ms from the scheduled time", title_justify="left", box=None, pad_edge=False)
+    for title in ("engine", "load", "rep"):
+        table.add_column(title)
+    for title in COLUMNS:
+        table.add_column(title, justify="right")
+    for one in found:
+        cells = [cell(one["summary"][group].get(name)) for group, name in COLUMNS.values()]
+        table.add_row(Text(one["engine"]), Text(one["load"]), str(one["repeat"]), *cells)
+    console.print(table)
+
+
+def duration(seconds: float) -> str:
+    """Seconds, or minutes with seconds."""
+    if seconds < SECONDS_PER_MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds // SECONDS_PER_MINUTE)} min {int(seconds % SECONDS_PER_MINUTE)} s"
+
+
+def _place(sweep: Sweep, point: Point) -> tuple[int, int]:
+    return sweep.engines.index(point.engine), sweep.loads.index(point.load)
