@@ -15,6 +15,7 @@ from torch import Tensor
 from engines.attention import ATTENTION, Attention, AttentionName, attend_in_blocks
 from engines.fused_layers import FusedLayers, Linear, Panels, Workspace, whole_linear
 from engines.kv_cache import KVCache
+from engines.tinygpt import TinyGPTConfig
 
 PREFILL_TILE_ROWS = 32
 DECODE_TILE_ROWS = 8
@@ -25,12 +26,16 @@ TILES_CHECKED = 3
 def tiled_linear(tile_rows: int) -> Linear:
     """A product in tiles of so many rows, of which x must be a multiple."""
 
-    def linear(x: Tensor, weight: Panels, out: Panels, add: bool) -> None:
+    def linear(x: Tensor, weight: Panels, out: Panels, base: Panels | None) -> None:
         for first in range(0, x.shape[0], tile_rows):
             rows = slice(first, first + tile_rows)
-            whole_linear(x[rows], weight, tuple(columns[rows] for columns in out), add)
+            whole_linear(x[rows], weight, _rows_of(out, rows), base and _rows_of(base, rows))
 
     return linear
+
+
+def _rows_of(parts: Panels, rows: slice) -> Panels:
+    return tuple(part[rows] for part in parts)
 
 
 def filled_up(rows: int, tile_rows: int) -> int:
@@ -50,27 +55,29 @@ class Span:
 
 
 class PerSequence:
-    """An `Attend` of `fused_layers`: every sequence against its own place in the cache."""
+    """Tokens of several sequences one after the other, a `TokenBatch`: each attends to its own place in the cache."""
 
-    def __init__(self, cache: KVCache, attention: Attention, spans: Sequence[Span], positions: Tensor) -> None:
-        """`positions` of the flat list's tokens, of which those behind the last span are filling."""
+    def __init__(self, cache: KVCache, work: Workspace, spans: Sequence[Span], attention: Attention) -> None:
+        """Rows of the workspace behind the last span are filling. Ids and positions are zero until set."""
+        self.work = work
+        self.token_ids, self.positions = torch.zeros(2, work.x.shape[0], dtype=torch.int64)
         self._cache = cache
         self._attention = attention
         self._spans = spans
         self._tokens = spans[-1].last
-        places = [span.place for span in spans for _ in range(span.first, span.last)]
-        self._places, self._positions = torch.tensor(places), positions[: self._tokens]
+        self._places = torch.tensor([span.place for span in spans for _ in range(span.first, span.last)])
 
-    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-        """(tokens, width) mixed values; those of the filling are zero."""
-        self._cache.write(layer, self._places, self._positions, keys_values[: self._tokens])
-        mixed = torch.zeros_like(queries)
+    def attend(self, layer: int) -> Tensor:
+        """(rows, width) mixed values; those of the filling are zero."""
+        tokens = self._tokens
+        where = (self._places, self.positions[:tokens])
+        self._cache.write(layer, where, self.work.keys[:tokens], self.work.values[:tokens])
+        mixed = torch.zeros_like(self.work.queries)
         for span in self._spans:
             keys, values = self._cache.read(layer, span.place, span.place + 1, span.context_tokens)
-            own = queries[span.first : span.last].unsqueeze(0)
-            mixed[span.first : span.last] = attend_in_blocks(
-                self._attention, own, keys, values, _ahead(span.last - span.first)
-            )[0]
+            own = self.work.queries[span.first : span.last].unsqueeze(0)
+            ahead = _ahead(span.last - span.first)
+            mixed[span.first : span.last] = attend_in_blocks(self._attention, own, keys, values, ahead)[0]
         return mixed.flatten(1)
 
 
@@ -107,34 +114,38 @@ class InvariantForward:
         return self._run(spans, ids, positions, DECODE_TILE_ROWS)
 
     def _run(self, spans: Sequence[Span], ids: Sequence[int], positions: Sequence[int], tile_rows: int) -> Tensor:
-        rows = filled_up(len(ids), tile_rows)
-        filling = [0] * (rows - len(ids))
-        step = torch.tensor(((*ids, *filling), (*positions, *filling)))
-        attend = PerSequence(self._cache, self._attention, spans, step[1])
-        x = self._layers.run(Workspace(self._layers.config, rows), step[0], step[1], attend, tiled_linear(tile_rows))
-        last = [span.last - 1 for span in spans]
-        last += last[:1] * (filled_up(len(last), DECODE_TILE_ROWS) - len(last))
-        logits = self._layers.logits(x[last], tiled_linear(DECODE_TILE_ROWS))
-        return logits[: len(spans)]
+        config = self._layers.config
+        batch = PerSequence(self._cache, Workspace(config, filled_up(len(ids), tile_rows)), spans, self._attention)
+        batch.token_ids[: len(ids)] = torch.tensor(ids)
+        batch.positions[: len(ids)] = torch.tensor(positions)
+        x = self._layers.run(batch, tiled_linear(tile_rows))
+        last = Workspace(config, filled_up(len(spans), DECODE_TILE_ROWS))
+        last.x.zero_()[: len(spans)] = x[[span.last - 1 for span in spans]]
+        return self._layers.logits(last, tiled_linear(DECODE_TILE_ROWS))[: len(spans)]
+
+
+class _SameToken:
+    """One token in every row, each looking at itself alone."""
+
+    def __init__(self, config: TinyGPTConfig, rows: int) -> None:
+        self.work = Workspace(config, rows)
+        self.token_ids, self.positions = torch.full((rows,), ord("a")), torch.ones(rows, dtype=torch.int64)
+
+    def attend(self, layer: int) -> Tensor:
+        return self.work.queries.flatten(1)
 
 
 def check_row_invariance(layers: FusedLayers, linear: Linear, tile_rows: int) -> None:
     """Compute one token in every row of some tiles: all rows must come out with the same bits, and with those of
     one tile alone. ValueError with one line when they do not."""
     expected = None
-    for tiles in (1, TILES_CHECKED):
-        rows = tiles * tile_rows
-        ids, positions = torch.full((rows,), ord("a")), torch.ones(rows, dtype=torch.int64)
-        work = Workspace(layers.config, rows)
-        x = layers.run(work, ids, positions, _queries_as_values, linear)
-        logits = layers.logits(x, linear)
-        expected = logits[0].clone() if expected is None else expected
+    for rows in (tile_rows, TILES_CHECKED * tile_rows):
+        batch = _SameToken(layers.config, rows)
+        layers.run(batch, linear)
+        logits = layers.logits(batch.work, linear)
+        expected = logits[:1] if expected is None else expected
         if not torch.equal(logits, expected.expand_as(logits)):
             raise ValueError(
                 f"batch-invariant cannot be had here: a row's bits depend on its place among {rows} rows "
                 "on this CPU and torch; use batch-invariant=false"
             )
-
-
-def _queries_as_values(_layer: int, queries: Tensor, _keys_values: Tensor) -> Tensor:
-    return queries.flatten(1)

@@ -8,6 +8,7 @@ multiplication. Attention is not done here: it is handed in, because only it kno
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -22,12 +23,8 @@ PANEL_COLUMNS = 384
 """A weight's panel is contiguous. Wider rows than this are read in jumps that no prefetcher follows: of 256, 384,
 512 and 1,024 columns this was the fastest for 8 to 64 rows whose weights do not lie in the nearest cache."""
 
-Linear = Callable[[Tensor, Panels, Panels, bool], None]
-"""(x, weight, out, add): out = x @ weight, or out += x @ weight when add."""
-
-Attend = Callable[[int, Tensor, Tensor], Tensor]
-"""(layer, queries (tokens, heads, head_dim) scaled, keys_values (tokens, 2 x kv_heads, head_dim)) to the mixed
-values (tokens, width)."""
+Linear = Callable[[Tensor, Panels, Panels, Panels | None], None]
+"""(x, weight, out, base): out = x @ weight, plus base where given, which may be out itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +38,14 @@ class FusedLayer:
     down: Panels
 
 
-def whole_linear(x: Tensor, weight: Panels, out: Panels, add: bool) -> None:
+def whole_linear(x: Tensor, weight: Panels, out: Panels, base: Panels | None = None) -> None:
     """One product over all rows."""
-    for panel, columns in zip(weight, out, strict=True):
-        if add:
-            columns.addmm_(x, panel)
-        else:
+    if base is None:
+        for panel, columns in zip(weight, out, strict=True):
             torch.mm(x, panel, out=columns)
+    else:
+        for panel, columns, before in zip(weight, out, base, strict=True):
+            torch.addmm(before, x, panel, out=columns)
 
 
 def panels(result: Tensor) -> Panels:
@@ -81,22 +79,40 @@ class Workspace:
     def __init__(self, config: TinyGPTConfig, rows: int) -> None:
         """Nothing is filled in."""
         q, kv, head_dim = config.width, config.kv_width, config.head_dim
+        self.config = config
         self.x = torch.empty(rows, config.width)
         self.normed = torch.empty(rows, config.width)
         self.scale = torch.empty(rows, 1)
+        self.epsilon = (torch.full((rows, 1), config.norm_eps),)
         qkv = torch.empty(rows, q + 2 * kv)
-        self.queries_in = qkv[:, :q].view(rows, config.heads, head_dim)
-        self.keys_in = qkv[:, q : q + kv].view(rows, config.kv_heads, head_dim)
-        self.keys_values = qkv[:, q:].view(rows, 2 * config.kv_heads, head_dim)
+        self.raw_queries = qkv[:, :q].view(rows, config.heads, head_dim)
         self.queries = torch.empty(rows, config.heads, head_dim)
-        self.queries_in_pairs, self.keys_in_pairs, self.queries_pairs = (
+        """(rows, heads, head_dim), scaled and with their positions."""
+        self.keys = qkv[:, q : q + kv].view(rows, config.kv_heads, head_dim)
+        """(rows, kv_heads, head_dim), with their positions."""
+        self.values = qkv[:, q + kv :].view(rows, config.kv_heads, head_dim)
+        self.raw_query_pairs, self.query_pairs, self.key_pairs = (
             torch.view_as_complex(heads.view(*heads.shape[:2], head_dim // 2, 2))
-            for heads in (self.queries_in, self.keys_in, self.queries)
+            for heads in (self.raw_queries, self.queries, self.keys)
         )
         self.gate = torch.empty(rows, config.ffn)
         self.up = torch.empty(rows, config.ffn)
         self.x_panels, self.qkv_panels = panels(self.x), panels(qkv)
         self.gate_panels, self.up_panels = panels(self.gate), panels(self.up)
+
+
+class TokenBatch(Protocol):
+    """Tokens to be computed in one pass, in a flat list; who may look at whom is its own affair."""
+
+    work: Workspace
+    token_ids: Tensor
+    """(rows,)"""
+    positions: Tensor
+    """(rows,)"""
+
+    def attend(self, layer: int) -> Tensor:
+        """(rows, width) mixed values of the workspace's queries; its keys and values are the layer's new ones."""
+        ...
 
 
 class FusedLayers:
@@ -116,39 +132,38 @@ class FusedLayers:
         self._key_turns = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
         self._query_turns = torch.polar(torch.full_like(angles, self._query_scale), angles).to(torch.complex64)
 
-    def run(
-        self, work: Workspace, token_ids: Tensor, positions: Tensor, attend: Attend, linear: Linear = whole_linear
-    ) -> Tensor:
-        """The residual stream (rows, width) after all layers; token_ids and positions (rows,).
+    def run(self, batch: TokenBatch, linear: Linear = whole_linear) -> Tensor:
+        """The residual stream (rows, width) after all layers, in the batch's workspace.
 
-        `linear` does every product with a weight. The result is overwritten by the workspace's next use.
+        `linear` does every product with a weight.
         """
-        x = torch.index_select(self._embed, 0, token_ids, out=work.x)
-        place = self._positions(x, positions)
+        work = batch.work
+        x = torch.index_select(self._embed, 0, batch.token_ids, out=work.x)
+        place = self._placing(x, batch.positions)
         for index, layer in enumerate(self._layers):
-            linear(self._normalise(x, work.normed, work.scale, linear), layer.qkv, work.qkv_panels, False)
+            linear(self._normalise(work, linear), layer.qkv, work.qkv_panels, None)
             place(work)
-            linear(attend(index, work.queries, work.keys_values), layer.output, work.x_panels, True)
-            normed = self._normalise(x, work.normed, work.scale, linear)
-            linear(normed, layer.gate, work.gate_panels, False)
-            linear(normed, layer.up, work.up_panels, False)
-            linear(functional.silu(work.gate, inplace=True).mul_(work.up), layer.down, work.x_panels, True)
+            linear(batch.attend(index), layer.output, work.x_panels, work.x_panels)
+            normed = self._normalise(work, linear)
+            linear(normed, layer.gate, work.gate_panels, None)
+            linear(normed, layer.up, work.up_panels, None)
+            hidden = functional.silu(work.gate, inplace=True).mul_(work.up)
+            linear(hidden, layer.down, work.x_panels, work.x_panels)
         return x
 
-    def logits(self, x: Tensor, linear: Linear = whole_linear) -> Tensor:
-        """(rows, vocabulary) of rows of the residual stream."""
-        out = x.new_empty(x.shape[0], self.config.vocabulary)
-        normed = self._normalise(x, torch.empty_like(x), x.new_empty(x.shape[0], 1), linear)
-        linear(normed, self._head, panels(out), False)
+    def logits(self, work: Workspace, linear: Linear = whole_linear) -> Tensor:
+        """(rows, vocabulary) of a residual stream."""
+        out = torch.empty(work.x.shape[0], self.config.vocabulary)
+        linear(self._normalise(work, linear), self._head, panels(out), None)
         return out
 
-    def _normalise(self, x: Tensor, out: Tensor, scale: Tensor, linear: Linear) -> Tensor:
+    def _normalise(self, work: Workspace, linear: Linear) -> Tensor:
         """x / sqrt(mean(x^2) + eps) by row; the mean is a product too."""
-        squares = torch.mul(x, x, out=out)
-        linear(squares, self._mean, (scale.fill_(self.config.norm_eps),), True)
-        return torch.mul(x, scale.rsqrt_(), out=out)
+        squares = torch.mul(work.x, work.x, out=work.normed)
+        linear(squares, self._mean, (work.scale,), work.epsilon)
+        return torch.mul(work.x, work.scale.rsqrt_(), out=work.normed)
 
-    def _positions(self, x: Tensor, positions: Tensor) -> Callable[[Workspace], None]:
+    def _placing(self, x: Tensor, positions: Tensor) -> Callable[[Workspace], None]:
         """What gives a layer's queries and keys their positions, and the queries their scale."""
         if self._learned is not None:
             x.add_(self._learned.index_select(0, positions))
@@ -157,10 +172,10 @@ class FusedLayers:
         key_turns = self._key_turns.index_select(0, positions).unsqueeze(1)
 
         def turn(work: Workspace) -> None:
-            torch.mul(work.queries_in_pairs, query_turns, out=work.queries_pairs)
-            work.keys_in_pairs.mul_(key_turns)
+            torch.mul(work.raw_query_pairs, query_turns, out=work.query_pairs)
+            work.key_pairs.mul_(key_turns)
 
         return turn
 
     def _scale_queries(self, work: Workspace) -> None:
-        torch.mul(work.queries_in, self._query_scale, out=work.queries)
+        torch.mul(work.raw_queries, self._query_scale, out=work.queries)

@@ -11,24 +11,30 @@ import torch
 from torch import Tensor
 
 from engines.attention import Attention, attend_in_blocks
+from engines.fused_layers import Workspace
 from engines.kv_cache import KVCache
+from engines.tinygpt import TinyGPTConfig
 
 
 class JointPrefill:
-    """One rectangle: ids, positions and mask, and an `Attend` of `fused_layers` over its tokens."""
+    """One rectangle of texts, a `TokenBatch`."""
 
-    def __init__(self, texts: Sequence[Sequence[int]], pad_id: int, attention: Attention) -> None:
+    def __init__(
+        self, config: TinyGPTConfig, texts: Sequence[Sequence[int]], pad_id: int, attention: Attention
+    ) -> None:
         """Texts are token ids, at least one each."""
         lengths = torch.tensor([len(text) for text in texts])
         self.texts, self.columns = len(texts), max(map(len, texts))
         padded = [[pad_id] * (self.columns - len(text)) + list(text) for text in texts]
+        self.work = Workspace(config, self.texts * self.columns)
         self.token_ids = torch.tensor(padded).flatten()
         self.positions = padded_positions(lengths, self.columns).flatten()
         self._lengths = lengths
         self._forbidden = padded_mask(lengths, self.columns)
         self._attention = attention
         self._cache: KVCache | None = None
-        self._real = self._places = torch.empty(0, dtype=torch.int64)
+        self._real = torch.empty(0, dtype=torch.int64)
+        self._where = (self._real, self._real)
 
     @property
     def last_rows(self) -> Tensor:
@@ -39,20 +45,21 @@ class JointPrefill:
         """Write every text's keys and values to its place, from position 0, without the padding."""
         column = torch.arange(self.columns)
         self._real = (column >= (self.columns - self._lengths).unsqueeze(1)).flatten().nonzero().squeeze(1)
-        self._places = torch.tensor(places).repeat_interleave(self._lengths)
+        self._where = (torch.tensor(places).repeat_interleave(self._lengths), self.positions[self._real])
         self._cache = cache
 
-    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-        """(tokens, width) mixed values."""
+    def attend(self, layer: int) -> Tensor:
+        """(tokens, width) mixed values, of padding too."""
+        queries, keys, values = (
+            part.view(self.texts, self.columns, *part.shape[1:])
+            for part in (self.work.queries, self.work.keys, self.work.values)
+        )
         if self._cache is not None:
-            real = keys_values.index_select(0, self._real)
-            self._cache.write(layer, self._places, self.positions[self._real], real)
-        heads, head_dim = queries.shape[1:]
-        rectangle = keys_values.view(self.texts, self.columns, 2, -1, head_dim)
-        keys, values = rectangle[:, :, 0].permute(0, 2, 3, 1), rectangle[:, :, 1].transpose(1, 2)
-        by_text = queries.view(self.texts, self.columns, heads, head_dim)
-        mixed = attend_in_blocks(self._attention, by_text, keys, values, self._forbidden)
-        return mixed.view(-1, heads * head_dim)
+            real = (part.index_select(0, self._real) for part in (self.work.keys, self.work.values))
+            self._cache.write(layer, self._where, *real)
+        by_dimension, by_position = keys.permute(0, 2, 3, 1), values.transpose(1, 2)
+        mixed = attend_in_blocks(self._attention, queries, by_dimension, by_position, self._forbidden)
+        return mixed.view(self.work.x.shape)
 
 
 def padded_mask(lengths: Tensor, columns: int) -> Tensor:

@@ -66,12 +66,11 @@ class KVCache:
             part[:, [there, here]] = part[:, [here, there]]
         self._places[slot], self._places[other] = there, here
 
-    def write(self, layer: int, places: Tensor, positions: Tensor, keys_values: Tensor) -> None:
-        """keys_values: (tokens, 2 x kv_heads, head_dim), keys first; places and positions: (tokens,)."""
-        keys, values = keys_values.chunk(2, dim=1)
+    def write(self, layer: int, where: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> None:
+        """where: places and positions, (tokens,) each; keys and values: (tokens, kv_heads, head_dim)."""
         kept_keys, kept_values = self._written[layer]
-        kept_keys.index_put_((places, positions), keys)
-        kept_values.index_put_((places, positions), values)
+        kept_keys.index_put_(where, keys)
+        kept_values.index_put_(where, values)
 
     def read(self, layer: int, first: int, last: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Views of keys and values at the places first..last-1, from position 0."""

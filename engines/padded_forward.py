@@ -23,18 +23,18 @@ class PaddedForward:
         self._pad_id = pad_id
         self._slots: Sequence[int] = ()
         self._order: Tensor | None = None
-        self._work = Workspace(layers.config, 0)
-        self._attend = RaggedDecode(cache, layers.config, 0, 0, attention)
+        self._batch = RaggedDecode(cache, Workspace(layers.config, 0), 0, attention)
 
     def prefill(self, texts: Sequence[Sequence[int]], slots: Sequence[int], keep: bool) -> Tensor:
         """(texts, vocabulary) logits after each text's last token; `keep`: its keys and values, by slot."""
-        batch = JointPrefill(texts, self._pad_id, ATTENTION[self._attention])
+        config = self._layers.config
+        batch = JointPrefill(config, texts, self._pad_id, ATTENTION[self._attention])
         if keep:
             batch.keep(self._cache, [self._cache.place(slot) for slot in slots])
             self._cache.reach(batch.columns)
-        work = Workspace(self._layers.config, len(batch.token_ids))
-        x = self._layers.run(work, batch.token_ids, batch.positions, batch)
-        return self._layers.logits(x.index_select(0, batch.last_rows))
+        last = Workspace(config, len(texts))
+        torch.index_select(self._layers.run(batch), 0, batch.last_rows, out=last.x)
+        return self._layers.logits(last)
 
     def decode(self, slots: Sequence[int], ids: Sequence[int], positions: Sequence[int]) -> Tensor:
         """(rows, vocabulary) logits after one token a row, written at its position."""
@@ -45,9 +45,10 @@ class PaddedForward:
         step = torch.tensor((ids, positions))
         if self._order is not None:
             step = step.index_select(1, self._order)
-        attend = self._attend_to(len(slots), columns_for(longest, self._layers.config.context_tokens))
-        attend.begin(step[1], min(positions))
-        logits = self._layers.logits(self._layers.run(self._work, step[0], step[1], attend))
+        batch = self._batch_of(len(slots), columns_for(longest, self._layers.config.context_tokens))
+        batch.begin(step[0], step[1], min(positions))
+        self._layers.run(batch)
+        logits = self._layers.logits(batch.work)
         return logits if self._order is None else torch.empty_like(logits).index_copy_(0, self._order, logits)
 
     def _seat(self, slots: Sequence[int]) -> None:
@@ -57,9 +58,10 @@ class PaddedForward:
         self._order = None if in_order else torch.tensor(places).argsort()
         self._slots = slots
 
-    def _attend_to(self, rows: int, columns: int) -> RaggedDecode:
-        if rows != self._attend.rows:
-            self._work = Workspace(self._layers.config, rows)
-        if (rows, columns) != (self._attend.rows, self._attend.columns):
-            self._attend = RaggedDecode(self._cache, self._layers.config, rows, columns, self._attention)
-        return self._attend
+    def _batch_of(self, rows: int, columns: int) -> RaggedDecode:
+        work = self._batch.work
+        if rows != work.x.shape[0]:
+            work = Workspace(self._layers.config, rows)
+        if work is not self._batch.work or columns != self._batch.columns:
+            self._batch = RaggedDecode(self._cache, work, columns, self._attention)
+        return self._batch

@@ -260,7 +260,8 @@ def check(config: RunConfig) -> None:
     _refuse(not closed and config.think_ns is not None, "--think needs --arrival closed")
     _refuse(config.arrival == "gamma" and config.cv is None, "--arrival gamma needs --cv")
     _refuse(config.arrival != "gamma" and config.cv is not None, "--cv needs --arrival gamma")
-    _refuse((closed or burst) and config.duration_ns is not None, f"--arrival {config.arrival} needs --requests")
+    no_duration = f"--arrival {config.arrival} needs --requests in place of --duration"
+    _refuse((closed or burst) and config.duration_ns is not None, no_duration)
     no_rate = f"--arrival {config.arrival} has no rate: leave --rate out"
     _refuse((closed or burst) and config.rate_rps is not None, no_rate)
     _refuse(config.speed is not None and config.rate_rps is not None, "give --speed or --rate, not both")

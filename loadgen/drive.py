@@ -8,6 +8,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
@@ -67,7 +68,7 @@ def play_engine(
     play = _Play(schedule, engine, clock, emit, control)
     with _no_garbage_collection():
         play.run()
-    return merge(schedule, play.parts)
+    return replace(merge(schedule, play.parts), stopped_ns=play.stopped_ns)
 
 
 @contextmanager
@@ -95,6 +96,7 @@ class _Play:
     ) -> None:
         told = engine.describe()
         self.parts: list[RecordingPart] = []
+        self.stopped_ns: int | None = None
         self._engine = engine
         self._clock = clock
         self._emit = emit
@@ -240,6 +242,8 @@ class _Play:
             return True
         self._control_at_ns = wall_ns + CONTROL_EVERY_NS
         decision = self._control(now_ns, self.parts[-1] if self.parts else None)
+        if decision is not Decision.GO and self.stopped_ns is None:
+            self.stopped_ns = now_ns
         if decision is Decision.CANCEL:
             self._arrivals.stop()
             self._give_up(now_ns, Status.CANCELLED)

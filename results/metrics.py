@@ -46,9 +46,13 @@ def events_of(recording: Recording) -> Events:
 
 
 def measured(recording: Recording) -> Mask:
-    """The requests that count: phase measure, except those that were never due because the run was stopped."""
+    """The requests that count: phase measure, due at some time, and by then the run had not been stopped."""
     requests = recording.requests
-    return np.asarray((requests["phase"] == MEASURE) & ~is_null(requests["due_ns"]))
+    chosen = (requests["phase"] == MEASURE) & ~is_null(requests["due_ns"])
+    if recording.stopped_ns is not None:
+        late = (requests["status"] == Status.NOT_DISPATCHED) & (int64(requests["due_ns"]) > recording.stopped_ns)
+        chosen &= ~late
+    return np.asarray(chosen)
 
 
 def failed(recording: Recording) -> Mask:

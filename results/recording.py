@@ -77,6 +77,8 @@ class Recording:
     host: Table
     in_flight_request_ns: int
     """Requests in flight, integrated over the run by a counter of its own: the check on the rows."""
+    stopped_ns: int | None = None
+    """When the run was stopped, or how far the rows of a killed one reach; None: it ran to its end."""
 
 
 def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -71,6 +71,7 @@ class RunFolder:
             ended_utc=ended_utc,
             digest_sha256=digest(recording),
             in_flight_request_ns=recording.in_flight_request_ns,
+            stopped_ns=recording.stopped_ns,
             files_sha256={name: file_sha256(self.folder / name) for name in names},
         )
         write_json(self.folder / "run.json", self.info)
@@ -138,7 +139,9 @@ def load_run(folder: Path) -> Run:
     status = info["status"]
     if status == RUNNING:
         return Run(folder, info, _incomplete(schedule, folder), INCOMPLETE)
-    recording = read_tables(schedule, folder, info["in_flight_request_ns"])
+    recording = replace(
+        read_tables(schedule, folder, info["in_flight_request_ns"]), stopped_ns=info.get("stopped_ns")
+    )
     return Run(folder, info, recording, STOPPED.upper() if status == STOPPED else None)
 
 
@@ -176,7 +179,7 @@ def _incomplete(schedule: Schedule, folder: Path) -> Recording:
     due = int64(requests["due_ns"])
     open_still = (requests["status"] == Status.NOT_DISPATCHED) & (due != NULL) & (due <= reached_ns)
     requests["status"][open_still] = np.int64(Status.UNFINISHED)
-    return recording
+    return replace(recording, stopped_ns=reached_ns)
 
 
 def _parts(folder: Path) -> dict[str, Table]:

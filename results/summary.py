@@ -63,16 +63,18 @@ def window(recording: Recording, events: Events) -> tuple[int, int]:
     """The measured window in ns: both ends belong to it.
 
     Generated: from 0 to the last due time. Trace: the length of its window. Bursts and closed modes: makespan,
-    from 0 to the last token.
+    from 0 to the last token. A run that was stopped is measured up to then.
     """
     rule = _window_rule(recording.schedule)
-    if rule["kind"] == "makespan":
-        return 0, int(events.t_ns.max()) if len(events.t_ns) else 0
-    if rule.get("end_ns") is not None:
-        return 0, int(rule["end_ns"])
     due = recording.schedule.due_ns
     known = due[~is_null(due)]
-    return 0, int(known.max()) if len(known) else 0
+    if rule["kind"] == "makespan":
+        end_ns = int(events.t_ns.max()) if len(events.t_ns) else 0
+    elif rule.get("end_ns") is not None:
+        end_ns = int(rule["end_ns"])
+    else:
+        end_ns = int(known.max()) if len(known) else 0
+    return 0, end_ns if recording.stopped_ns is None else min(end_ns, recording.stopped_ns)
 
 
 def _window_rule(schedule: Schedule) -> Json:

@@ -1,7 +1,7 @@
 """Columns: int64 arrays in which one value, the smallest, means missing."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.columns import NULL, concatenate, int64, is_null
@@ -9,6 +9,7 @@ from results.columns import NULL, concatenate, int64, is_null
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@settings(deadline=None)
 @given(st.lists(INT64))
 def test_values_become_int64_unchanged(values: list[int]) -> None:
     """Lists, iterators and arrays of whole numbers all become the same int64 array, the extremes included."""
@@ -32,6 +33,7 @@ def test_missing_is_the_smallest_int64_alone() -> None:
     assert is_null(column).tolist() == [True, False, False, False, False]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(INT64, max_size=5), min_size=1, max_size=5))
 def test_tables_are_joined_in_order(parts: list[list[int]]) -> None:
     """Rows of several tables come out one after another, column by column."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.slo import LIMITED, Slo, parse_slo
@@ -10,6 +10,7 @@ from results.slo import LIMITED, Slo, parse_slo
 UNITS = {"us": 10**3, "ms": 10**6, "s": 10**9}
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(LIMITED), st.tuples(st.integers(0, 10**6), st.sampled_from([*UNITS])), min_size=1)
 )

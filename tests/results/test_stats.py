@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.stats import FAILED_TAIL, N_TOO_SMALL, NO_VALUES, quantile, sample_floor
@@ -11,6 +11,7 @@ FINITE = st.floats(0, 1e12, allow_nan=False, allow_infinity=False)
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
+@settings(deadline=None)
 @given(st.lists(FINITE, min_size=2, max_size=400), st.sampled_from(QUANTILES))
 def test_a_quantile_is_numpys_median_unbiased_one(values: list[float], q: float) -> None:
     """Where the sample is large enough the quantile equals numpy's method median_unbiased, whatever the order."""
@@ -23,6 +24,7 @@ def test_a_quantile_is_numpys_median_unbiased_one(values: list[float], q: float)
         assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(st.integers(2, 300), st.floats(0.01, 0.99))
 def test_any_quantile_agrees_with_numpy(n: int, q: float) -> None:
     """The rule holds for every q that the sample carries, not only for those in tables."""
@@ -53,6 +55,7 @@ def test_p99_of_100_is_near_the_second_largest() -> None:
     assert value == pytest.approx(99 + 199 / 300)
 
 
+@settings(deadline=None)
 @given(st.integers(2, 400), st.integers(0, 400), st.sampled_from(QUANTILES))
 def test_a_quantile_that_falls_on_failures_is_null(n: int, failures: int, q: float) -> None:
     """Failures stand at +inf: a quantile between two order statistics is given only if both are finite."""

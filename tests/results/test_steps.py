@@ -1,7 +1,7 @@
 """The step table on the time axis: a stretch of n steps is n steps that follow each other."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.columns import Table, int64
@@ -30,6 +30,7 @@ def modelled_table(stretches: list[tuple[int, int, int, int]]) -> tuple[Table, l
     return dict(zip(names, (int64(column) for column in zip(*rows, strict=True)), strict=True)), single
 
 
+@settings(deadline=None)
 @given(STRETCHES)
 def test_a_stretch_is_its_steps_one_after_another(stretches: list[tuple[int, int, int, int]]) -> None:
     """In modelled time every step's start and end is where a loop over single steps puts it, floored once to ns."""
@@ -40,6 +41,7 @@ def test_a_stretch_is_its_steps_one_after_another(stretches: list[tuple[int, int
     assert step_ends_ns(table, every[::-1].copy()).tolist() == [end // 1000 for _, end in reversed(single)]
 
 
+@settings(deadline=None)
 @given(STRETCHES)
 def test_a_row_reaches_from_its_first_step_to_its_last(stretches: list[tuple[int, int, int, int]]) -> None:
     """A row starts with its first step, ends with its last, and lasts their sum, in ps."""

@@ -1,0 +1,160 @@
+"""Whether the load outran the engine: the growth of requests in flight over the measured window.
+
+Q(t), the requests in flight from due to end, comes exactly from the rows. Two signs are read from it: its growth
+g as a share of the arrivals, which in a fluid queue is 1 - 1/rho above capacity and 0 below, and a rank test for
+a rising trend. Either alone is fooled by a queue that merely wanders; a slope test on latencies flags half of all
+stable runs. Judges only schedules of one rate: no bursts, no closed loops, no traces.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from results.columns import Int64, int64, is_null
+from results.recording import Recording
+from results.schedule import Schedule
+from results.status import Status
+from results.thresholds import Thresholds
+
+GRID = 200
+BATCHES = 10
+
+
+class LoadState(StrEnum):
+    """What the load was to the engine."""
+
+    OVERLOADED = "OVERLOADED"
+    SUSPECT = "SUSPECT"
+    STABLE = "STABLE"
+    NOT_JUDGED = "NOT_JUDGED"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The judgement, and what it stands on. None: there was nothing to compute it from."""
+
+    state: LoadState
+    arrivals_requests: int = 0
+    """In the window."""
+    growth_ratio: float | None = None
+    """g: in-flight growth over the window / arrivals."""
+    trend_p_fraction: float | None = None
+    """One-sided p of the Mann-Kendall test for a rising Q."""
+    rho_ratio: float | None = None
+    """Estimated utilisation 1 / (1 - g), when OVERLOADED."""
+
+    def to_json(self) -> dict[str, str | float | None]:
+        """With the customary short names."""
+        return {
+            "state": str(self.state),
+            "g": self.growth_ratio,
+            "p": self.trend_p_fraction,
+            "rho_hat": self.rho_ratio,
+        }
+
+
+def has_one_rate(schedule: Schedule) -> bool:
+    """Whether the schedule offers one constant rate to an open system, so that a steady state could exist."""
+    window = schedule.origin.get("window", {}).get("kind", "schedule")
+    return bool(schedule.origin.get("stationary")) and window == "schedule" and not len(schedule.after_ids)
+
+
+def judge_load(recording: Recording, thresholds: Thresholds, stop_ns: int | None = None) -> Load:
+    """The verdict on the window [0, last due time] (or its declared end, or the stop, when that came first)."""
+    if not has_one_rate(recording.schedule):
+        return Load(LoadState.NOT_JUDGED)
+    begin_ns, end_ns = _flights(recording)
+    until_ns = _window_end_ns(recording.schedule, stop_ns)
+    arrivals = int(np.searchsorted(begin_ns, until_ns, side="right"))
+    if until_ns <= 0 or not arrivals:
+        return Load(LoadState.NOT_JUDGED)
+    q = in_flight(begin_ns, end_ns, until_ns)
+    growth = rise(q) / arrivals
+    p = mann_kendall_p(q.reshape(BATCHES, -1).sum(axis=1).tolist())
+    state = judged(arrivals, growth, p, thresholds)
+    rho = 1 / (1 - growth) if state is LoadState.OVERLOADED and growth < 1 else None
+    return Load(state, arrivals, growth, p, rho)
+
+
+def judged(arrivals_requests: int, growth_ratio: float, trend_p_fraction: float, thresholds: Thresholds) -> LoadState:
+    """The bands by sample size: below the full size only a growth that no stable queue shows is called overload."""
+    grows = growth_ratio > thresholds.growth_fraction
+    rises = trend_p_fraction < thresholds.trend_p_fraction
+    if arrivals_requests < thresholds.load_requests:
+        return LoadState.NOT_JUDGED
+    if not grows and not rises:
+        return LoadState.STABLE
+    if arrivals_requests >= thresholds.load_full_requests:
+        return LoadState.OVERLOADED if grows and rises else LoadState.SUSPECT
+    certain = rises and growth_ratio > thresholds.growth_small_run_fraction
+    return LoadState.OVERLOADED if certain else LoadState.NOT_JUDGED
+
+
+def in_flight(begin_ns: Int64, end_ns: Int64, until_ns: int) -> Int64:
+    """Q in the middle of each of 200 equal parts of [0, until]; both columns sorted, ends excluded from flight."""
+    grid_ns = until_ns * (2 * np.arange(GRID, dtype=np.float64) + 1) / (2 * GRID)
+    begun = np.searchsorted(begin_ns, grid_ns, side="right")
+    return int64(begun - np.searchsorted(end_ns, grid_ns, side="right"))
+
+
+def rise(q: NDArray[np.generic]) -> float:
+    """By how much the least-squares line through equally spaced values rises over the whole of their span."""
+    values = q.astype(np.float64)
+    t = (np.arange(len(values)) + 0.5) / len(values) - 0.5
+    return float(t @ (values - values.mean()) / (t @ t))
+
+
+def mann_kendall_p(values: Sequence[float]) -> float:
+    """Exact one-sided p of a rising trend: the share of all orders of these values with a statistic S as high.
+
+    Mann (1945), Kendall (1975). S = pairs in rising order less pairs in falling order; among the orders of values
+    with ties the falling pairs are distributed as the coefficients of the Gaussian multinomial (MacMahon 1915).
+    """
+    falling = sum(values[j] < values[i] for j in range(len(values)) for i in range(j))
+    orders = _orders_by_falling_pairs([list(values).count(value) for value in sorted(set(values))])
+    return sum(orders[: falling + 1]) / sum(orders)
+
+
+def _orders_by_falling_pairs(ties: Sequence[int]) -> list[int]:
+    """How many distinct orders of a multiset have 0, 1, 2 ... falling pairs: [n]! / prod [ties]! in powers of q.
+
+    Built group by group: k more equal values among n earlier ones multiply by the Gaussian binomial (n + k, k).
+    """
+    orders, placed = [1], 0
+    for copies in ties:
+        for one in range(1, copies + 1):
+            orders = _times_one_less(orders, placed + one)
+            orders = _divided_by_one_less(orders, one)
+        placed += copies
+    return orders
+
+
+def _times_one_less(polynomial: Sequence[int], power: int) -> list[int]:
+    """Times (1 - q^power)."""
+    longer = [*polynomial, *[0] * power]
+    return [value - (longer[at - power] if at >= power else 0) for at, value in enumerate(longer)]
+
+
+def _divided_by_one_less(polynomial: Sequence[int], power: int) -> list[int]:
+    """By (1 - q^power), which divides it."""
+    quotient: list[int] = []
+    for at, value in enumerate(polynomial[: len(polynomial) - power]):
+        quotient.append(value + (quotient[at - power] if at >= power else 0))
+    return quotient
+
+
+def _flights(recording: Recording) -> tuple[Int64, Int64]:
+    """Sorted begins and ends of everything sent; what has no end is in flight for ever."""
+    requests = recording.requests
+    sent = (requests["status"] != Status.NOT_DISPATCHED) & ~is_null(requests["due_ns"])
+    ends = int64(requests["end_ns"])[sent]
+    return np.sort(int64(requests["due_ns"])[sent]), np.sort(ends[~is_null(ends)])
+
+
+def _window_end_ns(schedule: Schedule, stop_ns: int | None) -> int:
+    declared = schedule.origin.get("window", {}).get("end_ns")
+    end_ns = int(declared) if declared is not None else int(schedule.due_ns.max(initial=0))
+    return end_ns if stop_ns is None else min(end_ns, stop_ns)
