@@ -15,6 +15,7 @@ class HashExecutor:
     """Computes nothing: a row's token ids (0..255) depend on its request and position alone."""
 
     context_tokens: int | None = None
+    eos_token_id: int | None = None
 
     def run(self, batch: Batch) -> Sequence[int]:
         """One token id a row."""

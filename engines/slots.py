@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from engines.engine import JSON, OneTokenEach, Request, Step, StepOutput
+from engines.engine import JSON, OneTokenEach, Request, SamplingParams, Step, StepOutput
 from engines.policies import Joining, Policy, Row, SlotState
 from results.slots import StepWork
+
+NO_STOPS: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -29,6 +31,8 @@ class Executor(Protocol):
 
     context_tokens: int | None
     """Prompt and output of a request must fit into so many tokens; None: no limit."""
+    eos_token_id: int | None
+    """Ends a request that does not ignore it; None: there is none."""
 
     def run(self, batch: Batch) -> Sequence[int]:
         """The next token id of each row; what it gives for a finished row is not delivered."""
@@ -205,6 +209,7 @@ class SlotEngine:
         rows = []
         for request in self._take(joining.positions):
             params = request.params
+            stops = self._stops(params) if params.stop_token_ids or not params.ignore_eos else NO_STOPS
             rows.append(
                 Row(
                     request,
@@ -212,14 +217,19 @@ class SlotEngine:
                     self._free_slots.pop(0),
                     len(request.prompt_token_ids),
                     params.max_tokens,
-                    frozenset(params.stop_token_ids),
+                    stops,
                     self._steps - 1,
                 )
             )
-            if params.stop_token_ids:
+            if stops:
                 self._stoppable_rows += 1
         self._running.extend(rows)
         return rows
+
+    def _stops(self, params: SamplingParams) -> frozenset[int]:
+        eos = self._executor.eos_token_id
+        ends = () if params.ignore_eos or eos is None else (eos,)
+        return frozenset((*params.stop_token_ids, *ends))
 
     def _take(self, positions: Sequence[int]) -> list[Request]:
         """Remove and return those at the positions, in the positions' order."""

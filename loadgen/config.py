@@ -16,6 +16,7 @@ from loadgen.units import (
     parse_number,
     parse_seed,
     parse_span_ns,
+    parse_temperature,
     parse_tokens,
 )
 
@@ -23,6 +24,7 @@ ARRIVALS = ("poisson", "conditioned", "constant", "gamma", "burst", "closed")
 CLOCKS = ("charged", "modelled", "real")
 CONTEXT_POLICIES = ("error", "drop", "clip-prompt", "clip-output")
 PRESETS = ("seed1",)
+EOS = ("ignore", "stop")
 TIME_UNITS = ("s", "ms", "us", "ns", "iso")
 
 GROUPS = {
@@ -146,11 +148,17 @@ class RunConfig:
         "--output-tokens", parse_tokens, "output length, fixed or uniform", "workload", (16, 48), unit="LOW:HIGH",
         show=_show_pair(":"),
     )  # fmt: skip
+    temperature: float = _row(
+        "--temperature", parse_temperature, "0: greedy; else sampled", "workload", 0.0, unit="T", show=repr
+    )
+    eos: str = _row(
+        "--eos", _choice(EOS), "ignore: outputs as long as asked", "workload", "ignore", choices=EOS
+    )
     preset: str | None = _row(
         "--preset", _choice(PRESETS), "seed1: the first text's 24 requests", "workload", choices=PRESETS
     )
     seed: int = _row("--seed", parse_seed, "of every stream of the schedule", "workload", 7, unit="N")
-    trace: str | None = _row("--trace", str, "Azure CSV, plain CSV or JSONL, or a saved schedule", "trace",
+    trace: str | None = _row("--trace", str, "Azure CSV, plain CSV/JSONL, saved schedule", "trace",
                              unit="FILE")  # fmt: skip
     columns: tuple[tuple[str, str], ...] | None = _row(
         "--columns", parse_columns, "a plain trace's: time=T,prompt=P,output=O", "trace", unit="NAMES",
@@ -167,7 +175,7 @@ class RunConfig:
     speed: float | None = _row("--speed", parse_number, "replay so many times as fast", "trace", unit="X", show=repr)
     loop: int | None = _row("--loop", parse_count, "replay so many times over", "trace", unit="K")
     context: tuple[int, str] | None = _row(
-        "--context", parse_context, "what must fit: N:error|drop|clip-prompt|clip-output", "trace",
+        "--context", parse_context, "error, drop, clip-prompt, clip-output", "trace",
         unit="N:POLICY", show=lambda pair: f"{pair[0]}:{pair[1]}",
     )  # fmt: skip
     engine: str = _row("--engine", str, "NAME or FILE.py:CLASS, then ,key=value", "engine", "continuous", unit="SPEC")

@@ -36,7 +36,7 @@ def parse_span_ns(text: str) -> tuple[int, int]:
     parts = text.split("..")
     if len(parts) != 2:  # noqa: PLR2004 - two ends
         raise ValueError(f"{text!r} is not a window: write two durations, as in 25m..35m")
-    begin_ns, end_ns = (parse_duration_ns(part) if part.strip("0 ") else 0 for part in parts)
+    begin_ns, end_ns = (0 if part.strip() == "0" else parse_duration_ns(part) for part in parts)
     if begin_ns >= end_ns:
         raise ValueError(f"window {text!r} ends before it begins: write the earlier time first")
     return begin_ns, end_ns
@@ -62,6 +62,11 @@ def parse_number(text: str) -> float:
     if not value.is_finite() or value <= 0:
         raise ValueError(f"{text!r} must be a finite number above 0")
     return float(value)
+
+
+def parse_temperature(text: str) -> float:
+    """0, or a finite number above."""
+    return 0.0 if text.strip() in ("0", "0.0") else parse_number(text)
 
 
 def parse_count(text: str) -> int:

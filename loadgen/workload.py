@@ -19,7 +19,12 @@ SEED1_REQUESTS, SEED1_PROMPT_TOKENS, SEED1_OUTPUT_TOKENS = 24, (32, 96), (16, 48
 
 def build_schedule(config: RunConfig) -> Schedule:
     """The schedule that the config describes. ValueError in one line when it cannot be made."""
-    recipe = {"prompt": prompt_recipe(config.seed), "sampling": {"ignore_eos": True, "temperature": 0.0}}
+    sampling = {
+        "ignore_eos": config.eos == "ignore",
+        "temperature": config.temperature,
+        "seed": config.seed if config.temperature else None,
+    }
+    recipe = {"prompt": prompt_recipe(config.seed), "sampling": sampling}
     if config.trace is not None:
         return _replayed(config, recipe)
     if config.preset == "seed1":

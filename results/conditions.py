@@ -1,80 +1,120 @@
-"""The conditions of a run: what of machine and software may have shaped its numbers.
+"""The stamp: what of program, workload, engine, software, machine and moment may have shaped a run's numbers.
 
-One canonical JSON document; what cannot be known is null with its reason beside it.
+One canonical JSON document of groups; each has its fields, a reason for each field that is null, and the SHA-256
+of both. Nothing secret is in it, and nothing that differs from one run to the next outside `run` and `during`.
 """
 
-import os
-import platform
-import subprocess
-import sys
-from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
-Json = dict[str, Any]
-PACKAGES = ("tokenload", "numpy", "pyarrow", "torch", "click", "rich")
-ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY", "PYTHONHASHSEED")
-"""The only variables that are read: none of them can hold a secret."""
+from results.stamp import during, given, hardware, identity, software
+from results.stamp.canonical import Json
+from results.stamp.during import NOT_ENDED, Readings
+from results.stamp.facts import IDENTITY, INFO, PERFORMANCE, find, is_sealed, seal, take
+from results.stamp.surroundings import Surroundings, here
+
+STAMP_VERSION = 1
+COMPARABILITY: dict[str, dict[str, str]] = {
+    "run": identity.OCCASION,
+    "identity": {**{name: fact.comparability for name, fact in identity.FACTS.items()}, **identity.EXPECTED},
+    "workload": given.WORKLOAD,
+    "engine": given.ENGINE,
+    "software": {name: fact.comparability for name, fact in software.FACTS.items()},
+    "hardware": {name: fact.comparability for name, fact in hardware.FACTS.items()},
+    "during": dict.fromkeys([*during.READINGS, *during.RATES], INFO),
+}
+"""Group -> field -> identity, performance or info: what it means when two runs differ in it."""
+UNLISTED = {"workload": IDENTITY, "engine": PERFORMANCE}
+"""What a caller tells beyond the table counts as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A run's conditions as far as they are known; `during` is filled in by its end."""
+
+    groups: Mapping[str, Json]
+    """The groups that do not change any more, sealed."""
+    run: Mapping[str, Any]
+    start: Readings
+    surroundings: Surroundings
+
+
+def begin_stamp(
+    identity_told: Mapping[str, Any],
+    workload: Mapping[str, Any],
+    engine: Mapping[str, Any],
+    surroundings: Surroundings | None = None,
+) -> Stamp:
+    """Everything that can be known before a run, and the readings at its start.
+
+    `workload` and `engine` are best made by `workload_facts` and `engine_facts`. `identity_told` has
+    config_requested and config_effective and what else the caller knows; run_id, started_utc, order_index and
+    since_previous_run_s go to the group `run`. Fields that are told win over fields that are found. Raises nothing
+    for what cannot be read.
+    """
+    place = surroundings or here()
+    told = {name: value for name, value in identity_told.items() if name not in identity.OCCASION}
+    run = {name: value for name, value in identity_told.items() if name in identity.OCCASION}
+    own_fields, own_reasons = find({n: f for n, f in identity.FACTS.items() if n not in told}, place)
+    told_fields, told_reasons = take(told, identity.EXPECTED)
+    groups = {
+        "identity": seal({**own_fields, **told_fields}, {**own_reasons, **told_reasons}, place),
+        "workload": seal(*take(workload, given.WORKLOAD), place),
+        "engine": seal(*take(engine, given.ENGINE), place),
+        "software": seal(*find(software.FACTS, place), place, software.AS_IS),
+        "hardware": seal(*find(hardware.FACTS, place), place),
+    }
+    run = {"run_id": uuid.uuid4().hex, "started_utc": _now_utc(), **run}
+    return Stamp(groups, run, during.read(place), place)
+
+
+def start_again(stamp: Stamp) -> Stamp:
+    """The same stamp with the readings of its start taken now: after a warm-up, right before the run."""
+    return replace(stamp, start=during.read(stamp.surroundings))
+
+
+def unfinished(stamp: Stamp) -> Json:
+    """The document while the run lasts: what only its end can tell is null, NOT_ENDED."""
+    return _document(stamp, None, {})
+
+
+def finish(stamp: Stamp) -> Json:
+    """The document of a run that has just ended: call it before anything else is computed."""
+    end = during.read(stamp.surroundings)
+    return _document(stamp, end, {"ended_utc": _now_utc()})
 
 
 def conditions() -> Json:
-    """Of this process, now."""
-    found: Json = {}
-    reasons: Json = {}
-    for name, read in FACTS.items():
-        try:
-            found[name] = read()
-        except Exception as error:
-            found[name] = None
-            reasons[name] = type(error).__name__
-    return {**found, "reasons": reasons}
+    """Of this process, now, with no run told of."""
+    return unfinished(begin_stamp({}, {}, {}))
 
 
-def _packages() -> Json:
-    installed: Json = {}
-    for name in PACKAGES:
-        try:
-            installed[name] = version(name)
-        except PackageNotFoundError:
-            installed[name] = None
-    return installed
+def changed_groups(document: Mapping[str, Any]) -> list[str]:
+    """Names of the groups that do not have the hash they were written with."""
+    return [name for name, group in document["groups"].items() if not is_sealed(group)]
 
 
-def _cpu_model() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+def comparability(group: str, field: str) -> str:
+    """identity, performance or info."""
+    return COMPARABILITY.get(group, {}).get(field, UNLISTED.get(group, INFO))
 
 
-def _git_commit() -> Json:
-    """Of the checkout the program runs from."""
-    here = Path(__file__).resolve().parent
-    if Path(_git(here, "rev-parse", "--show-toplevel").strip()) != here.parent:
-        raise LookupError("not a checkout of its own")
-    lines = _git(here, "status", "--porcelain=v2", "--branch", "--untracked-files=no").splitlines()
-    commit = next(line.split()[-1] for line in lines if line.startswith("# branch.oid"))
-    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
+def _document(stamp: Stamp, end: Readings | None, more: Mapping[str, Any]) -> Json:
+    place = stamp.surroundings
+    fields, reasons = take({**stamp.run, **more}, identity.OCCASION)
+    if end is None:
+        reasons["ended_utc"] = NOT_ENDED
+    groups = {
+        **stamp.groups,
+        "run": seal(fields, reasons, place),
+        "during": seal(*during.fields_during(stamp.start, end), place),
+    }
+    return {"stamp_version": STAMP_VERSION, "groups": groups}
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
-
-
-FACTS: dict[str, Callable[[], Any]] = {
-    "python": lambda: platform.python_version(),
-    "implementation": lambda: platform.python_implementation(),
-    "platform": lambda: platform.platform(),
-    "cpu_model": _cpu_model,
-    "cpu_count": lambda: os.cpu_count(),
-    "cpu_affinity": lambda: sorted(os.sched_getaffinity(0)),
-    "load_average": lambda: list(os.getloadavg()),
-    "clock_source": lambda: (
-        Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
-    ),
-    "packages": _packages,
-    "environment": lambda: {name: os.environ.get(name) for name in ENVIRONMENT},
-    "git": _git_commit,
-    "thread_switch_interval_s": lambda: sys.getswitchinterval(),
-}
-"""Name -> how to find out. To stamp one fact more: one row."""
+def _now_utc() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

@@ -132,17 +132,17 @@ def _orders_by_falling_pairs(ties: Sequence[int]) -> list[int]:
     return orders
 
 
-def _times_one_less(polynomial: Sequence[int], power: int) -> list[int]:
-    """Times (1 - q^power)."""
-    longer = [*polynomial, *[0] * power]
-    return [value - (longer[at - power] if at >= power else 0) for at, value in enumerate(longer)]
+def _times_one_less(polynomial: Sequence[int], number: int) -> list[int]:
+    """Times (1 - q^number)."""
+    longer = [*polynomial, *[0] * number]
+    return [value - (longer[at - number] if at >= number else 0) for at, value in enumerate(longer)]
 
 
-def _divided_by_one_less(polynomial: Sequence[int], power: int) -> list[int]:
-    """By (1 - q^power), which divides it."""
+def _divided_by_one_less(polynomial: Sequence[int], number: int) -> list[int]:
+    """By (1 - q^number), which divides it."""
     quotient: list[int] = []
-    for at, value in enumerate(polynomial[: len(polynomial) - power]):
-        quotient.append(value + (quotient[at - power] if at >= power else 0))
+    for at, value in enumerate(polynomial[: len(polynomial) - number]):
+        quotient.append(value + (quotient[at - number] if at >= number else 0))
     return quotient
 
 

@@ -5,7 +5,7 @@ comparing an engine with itself.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 
@@ -44,13 +44,14 @@ class Thresholds:
 
     def override(self, values: Mapping[str, float]) -> "Thresholds":
         """With other values. ValueError in one line for a name that does not exist or a value below 0."""
-        known = {row.name: row for row in fields(self)}
+        kinds = {row.name: type(_default(row)) for row in fields(self)}
         for name, value in values.items():
-            if name not in known:
-                raise ValueError(f"unknown threshold {name!r}: known are {', '.join(known)}")
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"threshold {name}={value}: write a number from 0 on")
-        return replace(self, **{name: type(known[name].default)(value) for name, value in values.items()})
+            if name not in kinds:
+                raise ValueError(f"unknown threshold {name!r}: known are {', '.join(kinds)}")
+            whole = kinds[name] is int
+            if not 0 <= value < float("inf") or (whole and value != int(value)):
+                raise ValueError(f"threshold {name}={value}: write a {'whole ' if whole else ''}number from 0 on")
+        return replace(self, **{name: kinds[name](value) for name, value in values.items()})
 
     def to_json(self) -> dict[str, float]:
         """Value by name; the names carry the units."""
@@ -59,4 +60,8 @@ class Thresholds:
 
 def threshold_table() -> list[tuple[str, float, str, str]]:
     """(name, default, unit, meaning) of each, for people."""
-    return [(row.name, row.default, row.metadata["unit"], row.metadata["meaning"]) for row in fields(Thresholds)]
+    return [(row.name, _default(row), row.metadata["unit"], row.metadata["meaning"]) for row in fields(Thresholds)]
+
+
+def _default(row: Field[Any]) -> Any:
+    return row.default

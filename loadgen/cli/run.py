@@ -19,7 +19,7 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
 
     \b
     tokenload run --engine static,batch=8 --rate 16
-    tokenload run --engine continuous --clock modelled --trace conv.csv --window 25m..35m --rate 2
+    tokenload run --clock modelled --trace conv.csv --window 25m..35m --rate 2
     """
     with one_line_errors():
         config = read_config(given)

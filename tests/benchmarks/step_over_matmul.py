@@ -11,6 +11,8 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -19,7 +21,8 @@ from torch.nn import functional
 from engines.engine import Request, SamplingParams
 from engines.policies import Row
 from engines.slots import Batch
-from engines.torch_executor import TinyGPT, TinyGPTConfig, TorchExecutor
+from engines.tinygpt import TinyGPT, TinyGPTConfig
+from engines.torch_executor import TorchExecutor
 
 BATCHES = (1, 8, 32, 64)
 BLOCK_STEPS = 10
@@ -65,7 +68,9 @@ class LinearChain:
 
     def __init__(self, model: TinyGPT, rows: int) -> None:
         self._weights = [
-            weight.detach().clone() for weight in model.parameters() if weight.dim() == 2 and weight is not model.embed.weight
+            weight.detach().clone()
+            for weight in model.parameters()
+            if weight.dim() == 2 and weight is not model.embed.weight
         ]
         sizes = {weight.shape[1] for weight in self._weights}
         self._inputs = {size: torch.randn(rows, size) for size in sizes}
@@ -85,16 +90,15 @@ class TransformersStep:
     """
 
     def __init__(self, config: TinyGPTConfig, rows: int) -> None:
-        from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
-
-        shape = LlamaConfig(
+        transformers: Any = import_module("transformers")
+        shape = transformers.LlamaConfig(
             vocab_size=config.vocabulary, hidden_size=config.width, intermediate_size=config.ffn,
             num_hidden_layers=config.layers, num_attention_heads=config.heads,
             num_key_value_heads=config.kv_heads, max_position_embeddings=config.context_tokens,
             rms_norm_eps=config.norm_eps, attn_implementation="eager", tie_word_embeddings=False,
         )  # fmt: skip
-        self._model: Any = LlamaForCausalLM(shape).eval()
-        self._cache: Any = StaticCache(config=shape, max_cache_len=256)
+        self._model: Any = transformers.LlamaForCausalLM(shape).eval()
+        self._cache: Any = transformers.StaticCache(config=shape, max_cache_len=256)
         self._token = torch.zeros(rows, 1, dtype=torch.int64)
         with torch.inference_mode():
             self._model(input_ids=torch.randint(0, 256, (rows, 96)), past_key_values=self._cache)
@@ -118,41 +122,51 @@ def block_ns(run: Run) -> float:
     return (time.thread_time_ns() - start) / BLOCK_STEPS
 
 
-def measure_batch(model: TinyGPT, executor: TorchExecutor, rows: list[Row], longest: int) -> dict[str, float | None]:
-    """Median times in ns of a step, the chain and transformers' step, from interleaved blocks."""
-    step = DecodeStep(executor, rows, longest - 64, longest)
-    chain = LinearChain(model, len(rows))
-    try:
-        other = TransformersStep(model.config, len(rows))
-    except ModuleNotFoundError:
-        other = None
-    samples: dict[str, list[float]] = {"step": [], "chain": [], "transformers": []}
+def transformers_step(config: TinyGPTConfig, rows: int) -> TransformersStep | None:
+    """None where transformers is not installed."""
+    return TransformersStep(config, rows) if find_spec("transformers") else None
+
+
+def median_ns(step: DecodeStep, chain: LinearChain, other: TransformersStep | None) -> dict[str, float | None]:
+    """Of the step, the chain and transformers' step, from interleaved blocks; the first round is warm-up."""
+    taken_ns: dict[str, list[float]] = {"step": [], "chain": [], "transformers": []}
     for _ in range(BLOCKS + 1):
         step.redraw()
-        samples["step"].append(block_ns(step.run))
-        samples["chain"].append(block_ns(chain.run))
+        taken_ns["step"].append(block_ns(step.run))
+        taken_ns["chain"].append(block_ns(chain.run))
         if other is not None:
-            samples["transformers"].append(block_ns(other.run))
+            taken_ns["transformers"].append(block_ns(other.run))
             other.rewind()
-    medians = {name: statistics.median(taken[1:]) if taken else None for name, taken in samples.items()}
-    return {**medians, "chain_gflops": chain.flop / (medians["chain"] or 1)}
+    return {name: statistics.median(blocks[1:]) if blocks else None for name, blocks in taken_ns.items()}
+
+
+def measure_context(longest_tokens: int, cache_tokens: int, beside_transformers: bool) -> dict[str, dict[str, Any]]:
+    """By batch size, in a cache of so many tokens: the two ratios and the chain's speed in GFLOP/s."""
+    model = TinyGPT(TinyGPTConfig(context_tokens=cache_tokens))
+    executor, rows = filled_executor(model, max(BATCHES), longest_tokens)
+    figures: dict[str, dict[str, Any]] = {"matmul": {}, "transformers": {}, "gflops": {}}
+    for batch in BATCHES:
+        step = DecodeStep(executor, rows[:batch], longest_tokens - 64, longest_tokens)
+        chain = LinearChain(model, batch)
+        other = transformers_step(model.config, batch) if beside_transformers else None
+        times_ns = median_ns(step, chain, other)
+        step_ns, chain_ns, other_ns = times_ns["step"] or 0, times_ns["chain"] or 1, times_ns["transformers"]
+        figures["matmul"][str(batch)] = round(step_ns / chain_ns, 3)
+        figures["transformers"][str(batch)] = other_ns and round(step_ns / other_ns, 3)
+        figures["gflops"][str(batch)] = round(chain.flop / chain_ns, 1)
+    return figures
 
 
 def measure() -> dict[str, Any]:
-    """Ratios and the chain's speed in GFLOP/s by batch size; what transformers would give is None without it."""
+    """All figures by batch size; the ratio to transformers is None where that is not installed."""
     torch.set_num_threads(1)
-    result: dict[str, dict[str, float | None]] = {}
-    for longest, context, suffix in ((128, 256, ""), (1024, 1280, "_1024")):
-        model = TinyGPT(TinyGPTConfig(context_tokens=context))
-        executor, rows = filled_executor(model, max(BATCHES), longest)
-        for batch in BATCHES:
-            times = measure_batch(model, executor, rows[:batch], longest)
-            for name, other in (("step_over_matmul", "chain"), ("step_over_transformers", "transformers")):
-                ratio = times["step"] / times[other] if times["step"] and times[other] else None
-                result.setdefault(name + suffix, {})[str(batch)] = ratio and round(ratio, 3)
-            result.setdefault("chain_gflops" + suffix, {})[str(batch)] = round(times["chain_gflops"] or 0, 2)
-    del result["step_over_transformers_1024"], result["chain_gflops_1024"]
-    return result
+    near, far = measure_context(128, 256, True), measure_context(1024, 1280, False)
+    return {
+        "step_over_matmul": near["matmul"],
+        "step_over_matmul_1024": far["matmul"],
+        "chain_gflops": near["gflops"],
+        "step_over_transformers": near["transformers"] if find_spec("transformers") else None,
+    }
 
 
 if __name__ == "__main__":

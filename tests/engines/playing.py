@@ -1,12 +1,12 @@
 """Builders and fakes: small schedules, engines of ours, a control, one call to play them in modelled time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engines.cost import DurationPs, HashExecutor, LinearCost
 from engines.engine import Engine
 from engines.policies import Policy
-from engines.slots import CostModel, Executor, SlotEngine
+from engines.slots import Batch, CostModel, Executor, SlotEngine
 from loadgen.clock import Clock, ModelledClock
 from loadgen.drive import Decision, play_engine
 from results.columns import NULL
@@ -52,6 +52,25 @@ EVERY_STEP_1_NS = linear_ps(NS, 0, NS, 0)
 def engine_of(policy: Policy, cost: CostModel | None = EVERY_STEP_1_NS, executor: Executor | None = None) -> SlotEngine:
     """A slot engine on the executor that computes nothing."""
     return SlotEngine(policy, executor or HashExecutor(), cost)
+
+
+class Numbering:
+    """An executor whose tokens count: the n-th token (from 0) of request r is 100 r + n. Its context may be limited."""
+
+    eos_token_id = None
+
+    def __init__(self, context_tokens: int | None = None) -> None:
+        self.context_tokens = context_tokens
+
+    def run(self, batch: Batch) -> Sequence[int]:
+        return [100 * row.request_id + row.output_tokens for row in batch.rows]
+
+    def describe(self) -> Mapping[str, str]:
+        return {"name": "numbering"}
+
+
+class Runaway(BaseException):
+    """The driver goes round and round: not an Exception, so that it is not taken for a fault of the engine."""
 
 
 class Steering:
@@ -101,6 +120,19 @@ def deliveries(recording: Recording, request_id: int) -> list[tuple[int, int]]:
     begin, end = recording.token_offsets[request_id : request_id + 2]
     steps, counts = recording.token_step[begin:end], recording.token_count[begin:end]
     return list(zip(steps.tolist(), counts.tolist(), strict=True))
+
+
+def assert_identical(one: Recording, other: Recording) -> None:
+    """Everything but what the wall clock had a hand in."""
+    for table in ("requests", "steps"):
+        columns, others = getattr(one, table), getattr(other, table)
+        assert columns.keys() == others.keys()
+        for name in columns.keys() - {"wall_ns"}:
+            assert columns[name].dtype == others[name].dtype and columns[name].tolist() == others[name].tolist(), name
+    for name in ("token_offsets", "token_step", "token_count", "token_ids"):
+        assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
+    assert one.token_t_ns is None and other.token_t_ns is None
+    assert one.in_flight_request_ns == other.in_flight_request_ns
 
 
 def in_flight_request_ns(recording: Recording) -> int:

@@ -156,4 +156,3 @@ def continuous(load: Load, slots: int) -> Story:
         left = {one: tokens for one, tokens in left.items() if tokens}
     story.released.update(story.ended)
     return story
-

@@ -68,7 +68,9 @@ CASES = {
         lambda slots: static(slots, "full", DurationNs(0)),
         lambda load, slots: reference.static(load, slots, wait_full=True, max_wait_ns=0),
     ),
-    "static-until": Case(lambda slots: static(slots, until=6), lambda load, slots: reference.static(load, slots, until=6)),
+    "static-until": Case(
+        lambda slots: static(slots, until=6), lambda load, slots: reference.static(load, slots, until=6)
+    ),
     "static-end": Case(lambda slots: static(slots, return_="end"), reference.static, at_the_end=True),
     "static-until-end": Case(
         lambda slots: static(slots, "full", until=5, return_="end"),
@@ -118,7 +120,12 @@ def loads(draw: st.DrawFn) -> Load:
     lengths = st.lists(st.integers(1, 9), min_size=rows, max_size=rows)
     gap = draw(st.sampled_from([0, 1, 4, 30]))
     gaps = draw(st.lists(st.integers(0, gap), min_size=rows, max_size=rows))
-    cost = (draw(st.integers(1, 9_000)), draw(st.integers(0, 900)), draw(st.integers(1, 9_000)), draw(st.integers(0, 500)))
+    cost = (
+        draw(st.integers(1, 9_000)),
+        draw(st.integers(0, 900)),
+        draw(st.integers(1, 9_000)),
+        draw(st.integers(0, 500)),
+    )
     return Load(np.cumsum(gaps).tolist(), draw(lengths), draw(lengths), cost)
 
 

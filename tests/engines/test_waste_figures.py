@@ -122,7 +122,9 @@ def test_uniform_lengths_use_half_and_a_bit_of_the_slots(batch: int) -> None:
     longest = 200
     outputs = np.random.default_rng(batch).integers(1, longest + 1, max(100, 800 // batch) * batch)
     wasted, error = wasted_and_error(outputs, batch)
-    print(f"U{{1..{longest}}} B={batch}: wasted {wasted:.4f} +- {error:.4f}, theory {1 - (batch + 1) / (2 * batch):.4f}")
+    print(
+        f"U{{1..{longest}}} B={batch}: wasted {wasted:.4f} +- {error:.4f}, theory {1 - (batch + 1) / (2 * batch):.4f}"
+    )
     assert error < 0.02
     assert abs(1 - wasted - (batch + 1) / (2 * batch)) < 4.8 * error + 1 / longest
 
@@ -139,7 +141,9 @@ def test_exponential_lengths_use_one_part_in_a_harmonic_number(batch: int) -> No
     assert abs(1 - wasted - useful) < 4.8 * error + 1 / mean
 
 
-@pytest.mark.parametrize(("batch", "known"), [(2, 0.146), (4, 0.236), (8, 0.286), (16, 0.312), (32, 0.325), (64, 0.331)])
+@pytest.mark.parametrize(
+    ("batch", "known"), [(2, 0.146), (4, 0.236), (8, 0.286), (16, 0.312), (32, 0.325), (64, 0.331)]
+)
 def test_the_default_lengths_waste_as_much_as_computed_elsewhere(batch: int, known: float) -> None:
     """U{16..48} against a table of 1e6 samples with three decimals."""
     outputs = np.random.default_rng(batch).integers(16, 49, max(150, 1_200 // batch) * batch)

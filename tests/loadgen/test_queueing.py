@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.cost import LinearCost
-from engines.policies import DurationNs, Policy, continuous, one_by_one, static, static_bucketed
-from engines.slots import SlotEngine
+from engines.policies import DurationNs, continuous, one_by_one, static, static_bucketed
+from engines.slots import Batch, SlotEngine
 from loadgen.arrivals import due_times_ns
 from loadgen.drive import Decision
 from loadgen.lengths import draw_lengths
@@ -64,7 +64,9 @@ def pollaczek_khinchine(
 @pytest.mark.slow
 @pytest.mark.parametrize("prompts", [(64, 64), (32, 96)])
 @pytest.mark.parametrize(("rho", "largest_error"), [(0.2, 0.016), (0.5, 0.016), (0.8, 0.035)])
-def test_waits_one_by_one_are_those_of_an_m_g_1_queue(rho: float, largest_error: float, prompts: tuple[int, int]) -> None:
+def test_waits_one_by_one_are_those_of_an_m_g_1_queue(
+    rho: float, largest_error: float, prompts: tuple[int, int]
+) -> None:
     """Mean of slot start - due over ten runs of 20,000 within 4.8 standard errors of Pollaczek-Khinchine's mean."""
     theory_ns, mean_ns, error_ns = pollaczek_khinchine(rho, prompts, 20_000)
     assert error_ns <= largest_error * theory_ns
@@ -131,15 +133,16 @@ class Collapsing:
     """An executor that fails after so many steps."""
 
     context_tokens = None
+    eos_token_id = None
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
 
-    def run(self, batch: object) -> list[int]:
+    def run(self, batch: Batch) -> list[int]:
         self._steps -= 1
         if self._steps < 0:
             raise RuntimeError("out of memory")
-        return [1] * len(batch.rows)  # type: ignore[attr-defined]
+        return [1] * len(batch.rows)
 
     def describe(self) -> dict[str, bool]:
         return {"reads_prompts": False}
@@ -148,7 +151,9 @@ class Collapsing:
 @pytest.mark.parametrize("steps", [0, 1, 7])
 def test_littles_law_survives_an_engine_that_does_not(steps: int) -> None:
     """Whoever was in the engine has ended when it broke."""
-    recording = play(schedule_of([3] * 9, range(0, 9_000, 1_000)), SlotEngine(continuous(2), Collapsing(steps), cost(0)))
+    recording = play(
+        schedule_of([3] * 9, range(0, 9_000, 1_000)), SlotEngine(continuous(2), Collapsing(steps), cost(0))
+    )
     assert_little(recording)
 
 

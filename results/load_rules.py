@@ -1,0 +1,93 @@
+"""Rules about the load and what may be concluded from it: overload, trends, closed loops, quantiles of too few."""
+
+from results.applicability import Outcome
+from results.case import BURST, CHANGING, CLOSED, NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Ruling
+from results.overload import Load, LoadState, has_one_rate
+from results.samples import QUANTILES, sample_counts
+from results.stats import sample_floor
+
+QUEUE_BOUND = ("ttft_ms", "ttft_ok_ms", "e2e_ms", "norm_ms", "queue_wait_ms", "admission_wait_ms")
+"""Figures of the summary that grow with the run's length when the load outruns the engine. TPOT, gaps, throughput
+and slots do not: they are those of a saturated engine."""
+
+
+def overloaded(case: Case) -> Ruling:
+    """Withholds, as steady state, every latency that holds a wait in the queue."""
+    load = case.load
+    if not has_one_rate(case.recording.schedule):
+        return NOT_APPLICABLE
+    if load.state is LoadState.NOT_JUDGED:
+        return TOO_LITTLE
+    if load.state is not LoadState.OVERLOADED:
+        return PASSED
+    rho = f", utilisation about {load.rho_ratio:.2f}" if load.rho_ratio else ""
+    text = f"of this run of {load.arrivals_requests} requests, grows with its length: {_signs(load)}{rho}"
+    return Ruling(
+        Outcome.FAILED,
+        text,
+        "offer less load; its throughput stands, as the throughput at saturation",
+        dict.fromkeys(QUEUE_BOUND, text),
+    )
+
+
+def suspect_trend(case: Case) -> Ruling:
+    """One sign of overload without the other."""
+    state = case.load.state
+    if not has_one_rate(case.recording.schedule) or state is LoadState.OVERLOADED:
+        return NOT_APPLICABLE
+    if state is LoadState.NOT_JUDGED:
+        return TOO_LITTLE
+    if state is LoadState.STABLE:
+        return PASSED
+    return Ruling(
+        Outcome.WARNED,
+        f"one of the two signs of overload is there: {_signs(case.load)}",
+        "the load is near what the engine carries: run longer (more --requests) or at a lower rate to tell",
+    )
+
+
+def non_stationary(case: Case) -> Ruling:
+    """A load that changes by design has no steady state to be estimated."""
+    if case.mode == CLOSED:
+        return NOT_APPLICABLE
+    if case.mode not in (BURST, CHANGING):
+        return PASSED
+    requests = int(case.counted.sum())
+    what = f"a burst of {requests}" if case.mode == BURST else f"{requests} requests whose rate is not constant"
+    return Ruling(
+        Outcome.WARNED,
+        f"the load is {what}: its figures are of this window of this schedule, not of a steady state",
+        "quote them with the schedule; for a steady state use an arrival process of one rate",
+    )
+
+
+def capped(case: Case) -> Ruling:
+    """A closed loop sends no faster than it is answered: its latencies are not those of an open system."""
+    if case.mode != CLOSED:
+        return PASSED
+    return Ruling(
+        Outcome.WARNED,
+        f"{case.recording.schedule.origin.get('label') or 'closed loop'}: each request waits for an earlier one, so "
+        "the load falls when the engine slows down",
+        "use an open arrival process (--arrival poisson --rate R) to see what users at that rate would see",
+    )
+
+
+def n_too_small(case: Case) -> Ruling:
+    """A quantile needs ceil(1 / (1 - q)) values; those that have fewer are listed one by one."""
+    withheld = {
+        f"{metric}.{name}": f"{count} values, {name} needs {sample_floor(q)}"
+        for metric, count in sample_counts(case.recording).items()
+        for name, q in QUANTILES.items()
+        if 0 < count < sample_floor(q)
+    }
+    if not withheld:
+        return PASSED
+    return Ruling(Outcome.FAILED, f"{len(withheld)} quantiles have too few values", "ask for more --requests", withheld)
+
+
+def _signs(load: Load) -> str:
+    return (
+        f"requests in flight grew by {load.growth_ratio or 0:.3g} of the {load.arrivals_requests} arrivals, "
+        f"with a trend of p = {load.trend_p_fraction or 0:.2g}"
+    )

@@ -1,0 +1,164 @@
+"""The first screen: which engine carries which rate within the SLO, and where its slots went."""
+
+from results.report.figures import Figure, amount, figure_of, percent
+from results.report.folder import Folder, Point, number_of
+from results.report.grid import (
+    ATTAINMENT_SHARE,
+    MISSING,
+    NO,
+    OPEN,
+    YES,
+    Carried,
+    busiest_load,
+    carried,
+    carried_up_to,
+    rates,
+    role,
+    telling_rate,
+)
+from results.report.plain import joined
+from results.report.table import Cell, Heading, Row, Table, figure_cell
+from results.slots import SLOT_STATES
+
+MARKS = {YES: "✓", NO: "✗", OPEN: "?", MISSING: "–"}
+KINDS = {YES: "good", NO: "bad", OPEN: "open", MISSING: "missing"}
+WORTH_SAYING_SHARE = 0.01
+STATES = tuple(name.removesuffix("_slots") for name in SLOT_STATES)
+
+
+def load_text(load: str) -> str:
+    """`16 req/s`, `burst`, `8 users`."""
+    return short_load(load).replace("/s", " req/s")
+
+
+def short_load(load: str) -> str:
+    """`16/s`, `burst`, `8 users`."""
+    if load.startswith("closed:"):
+        return f"{load.removeprefix('closed:')} users"
+    return load if number_of(load) is None else f"{load}/s"
+
+
+def sentences(folder: Folder) -> tuple[str, ...]:
+    """The answers in words."""
+    return tuple(text for text in (_who_carries(folder), *_throughputs(folder), *_slots_went(folder)) if text)
+
+
+def answer_table(folder: Folder) -> Table:
+    """One row an engine."""
+    busiest = busiest_load(folder) or ""
+    shown = rates(folder)
+    where = "in burst" if busiest == "burst" else f"at {load_text(busiest)}"
+    headings = (
+        Heading("Engine"),
+        *((Heading("Carries up to"),) if shown else ()),
+        *(Heading(f"at {short_load(load)}", "attainment") for load in shown),
+        Heading("Output tok/s", where),
+        Heading("wasted_slot_fraction", where),
+        Heading("Where the slot time went", where),
+    )
+    rows = tuple(_row(folder, engine, shown, busiest) for engine in folder.engines)
+    caption = (
+        f"✓: at least {percent(ATTAINMENT_SHARE)} of the scheduled requests meet {folder.slo}, the run is valid and "
+        f"the queue does not grow. ?: it attains that, and stability was not judged. ✗: it does not carry the rate."
+        if folder.slo
+        else "No SLO was asked for: nobody can say which rate is carried."
+    )
+    return Table(caption, (), headings, rows, "answer")
+
+
+def shares_of(points: tuple[Point, ...]) -> tuple[tuple[str, float], ...]:
+    """The six slot states' share of the time, the mean over the repeats; empty when no engine tells."""
+    found = [((one.summary or {}).get("slots") or {}).get("slot_time_share") for one in points]
+    told = [shares for shares in found if isinstance(shares, dict)]
+    return tuple((state, sum(shares[state] for shares in told) / len(told)) for state in STATES) if told else ()
+
+
+def _row(folder: Folder, engine: str, shown: tuple[str, ...], busiest: str) -> Row:
+    points = folder.at(engine, busiest)
+    tokens = figure_of(points, "rates", "output_tokens_per_s")
+    shares = shares_of(points)
+    cells = (
+        *((_up_to(folder, engine),) if shown else ()),
+        *(_attainment(carried(folder.of(engine, load))) for load in shown),
+        figure_cell(tokens, "amount", "rates.output_tokens_per_s"),
+        figure_cell(figure_of(points, "slots", "wasted_slot_fraction"), "fraction", "slots.wasted_slot_fraction"),
+        Cell("", shares=shares) if shares else Cell("not told", kind="missing"),
+    )
+    return Row(Cell(engine), cells)
+
+
+def _up_to(folder: Folder, engine: str) -> Cell:
+    stable, maybe = carried_up_to(folder, engine, (YES,)), carried_up_to(folder, engine, (YES, OPEN))
+    if stable is None:
+        return Cell("none", "", "bad") if maybe is None else Cell(f"? {load_text(maybe)}", "not judged", "open")
+    note = f"attains up to {load_text(maybe)}" if maybe and maybe != stable else ""
+    return Cell(f"✓ {load_text(stable)}", note, "good")
+
+
+def _attainment(found: Carried) -> Cell:
+    share = found.attainment_share
+    text = f"{MARKS[found.answer]} {percent(share)}" if share is not None else found.why
+    raw = repr(share) if share is not None else ""
+    return Cell(text, "" if share is None else found.why, KINDS[found.answer], raw, "slo.attainment")
+
+
+def _who_carries(folder: Folder) -> str:
+    load = telling_rate(folder)
+    if load is None or not folder.slo:
+        return ""
+    found = {engine: carried(folder.of(engine, load)) for engine in folder.engines}
+    parts = []
+    for answer, verb in ((YES, "carries it"), (OPEN, "attains it, stability not judged"), (NO, "does not")):
+        names = [_with_share(engine, one) for engine, one in found.items() if one.answer == answer]
+        if names:
+            words = verb.replace("carries", "carry").replace("attains", "attain").replace("does", "do")
+            parts.append(f"{joined(names)} {verb if len(names) == 1 else words}")
+    text = "; ".join(parts)
+    return f"At {load_text(load)} within {folder.slo} (attainment ≥ {percent(ATTAINMENT_SHARE)}): {text}."
+
+
+def _with_share(engine: str, found: Carried) -> str:
+    return f"{engine} ({percent(found.attainment_share)})" if found.attainment_share is not None else engine
+
+
+def _throughputs(folder: Folder) -> tuple[str, ...]:
+    """Ratios of output tokens/s in burst, in words."""
+    if "burst" not in folder.loads:
+        return ()
+    figures = {
+        name: figure_of(folder.at(engine, "burst"), "rates", "output_tokens_per_s")
+        for name in ("one", "static", "continuous")
+        if (engine := role(folder, name)) is not None
+    }
+    words = {"one": "one-by-one serving", "static": "static batching", "continuous": "continuous batching"}
+    parts = []
+    for better, worse in (("static", "one"), ("continuous", "static")):
+        ratio = _ratio(figures.get(better), figures.get(worse))
+        if ratio is not None:
+            parts.append(f"{words[better]} makes {amount(ratio)} times the output tokens/s of {words[worse]}")
+    return (f"In burst, {', and '.join(parts)}.",) if parts else ()
+
+
+def _ratio(over: Figure | None, under: Figure | None) -> float | None:
+    if over is None or under is None or over.value is None or not under.value:
+        return None
+    return over.value / under.value
+
+
+def _slots_went(folder: Folder) -> tuple[str, ...]:
+    """What is computed for nobody, and who waits behind others' prefill."""
+    load = busiest_load(folder)
+    parts = [text for engine in folder.engines if load is not None and (text := _losses(folder, engine, load))]
+    where = "In burst" if load == "burst" else f"At {load_text(load)}" if load else ""
+    return (f"{where}, {'; '.join(parts)}.",) if parts else ()
+
+
+def _losses(folder: Folder, engine: str, load: str) -> str:
+    points = folder.at(engine, load)
+    wasted = figure_of(points, "slots", "wasted_slot_fraction").value
+    stalled = dict(shares_of(points)).get("stalled", 0.0)
+    told = [
+        f"{percent(wasted)} of its computed slot-steps on finished requests" if wasted else "",
+        f"{percent(stalled)} of its slot time stalled behind others' prefill" if stalled >= WORTH_SAYING_SHARE else "",
+    ]
+    return f"{engine} spends {joined([text for text in told if text])}" if any(told) else ""

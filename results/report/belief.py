@@ -1,0 +1,146 @@
+"""Can it be believed: the verdicts of all points in words, what to do, and whatever is not as it should be."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from results.report.folder import COMPLETE, MISSING, UNREADABLE, Folder, Point
+from results.report.plain import joined
+from results.report.verdicts import Reason
+from results.store import INCOMPLETE
+
+LABELS = ("EXPLORATORY", "STANDARD", "PUBLISHABLE")
+SHOWN_PLACES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One reason, and the points it holds for."""
+
+    code: str
+    text: str
+    remedy: str
+    places: str
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """The first box of the page."""
+
+    headline: str
+    kind: str
+    """good, bad or open."""
+    label: str
+    label_text: str
+    alarms: tuple[str, ...]
+    """Said before everything else."""
+    invalid: tuple[Line, ...]
+    withheld: tuple[Line, ...]
+    warnings: tuple[Line, ...]
+    checks: tuple[tuple[str, str], ...]
+    """(code, how often it ended how)."""
+
+
+def belief_of(folder: Folder) -> Belief:
+    """From the verdicts that were stored; what nobody has judged is said to be so."""
+    judged = [point for point in folder.points if point.verdict.valid is not None]
+    headline, kind = _headline(folder, judged)
+    label = min((point.verdict.label for point in judged if point.verdict.label), key=_rank, default="")
+    suffices_for = next((one.verdict.suffices_for for one in judged if one.verdict.label == label), "")
+    return Belief(
+        headline=headline,
+        kind=kind,
+        label=label or LABELS[0],
+        label_text=suffices_for if label else "enough for a look",
+        alarms=_alarms(folder),
+        invalid=_lines(judged, lambda point: point.verdict.invalid),
+        withheld=_lines(judged, lambda point: (why for _, why in point.verdict.withheld)),
+        warnings=_lines(judged, lambda point: point.verdict.warnings),
+        checks=_checks(judged),
+    )
+
+
+def place_of(point: Point) -> str:
+    """How a point is named in a sentence."""
+    return f"{point.engine} at {point.load}" + (f" (repeat {point.repeat_id + 1})" if point.repeat_id else "")
+
+
+def _headline(folder: Folder, judged: list[Point]) -> tuple[str, str]:
+    points = f"{len(folder.points)} point{'s' if len(folder.points) != 1 else ''}" if folder.kind == "sweep" else ""
+    bad = [point for point in judged if point.verdict.valid is False]
+    if bad:
+        return (f"INVALID at {len(bad)} of {points}" if points else "INVALID"), "bad"
+    if len(judged) < len(folder.points):
+        where = f" at {len(folder.points) - len(judged)} of {points}" if points and judged else ""
+        return f"NOT JUDGED{where}: no verdict is stored", "open"
+    if any(point.faults or point.state != COMPLETE for point in folder.points) or folder.status != COMPLETE:
+        return "VALID as far as it was recorded", "open"
+    return (f"VALID: all {points}" if points else "VALID"), "good"
+
+
+def _alarms(folder: Folder) -> tuple[str, ...]:
+    """Unfinished, missing, unreadable, changed, or different schedules under one load."""
+    alarms = []
+    what = "sweep" if folder.kind == "sweep" else "run"
+    if folder.status == "stopped":
+        alarms.append(f"STOPPED: this {what} was stopped; figures are of what was recorded.")
+    elif folder.status != COMPLETE:
+        alarms.append(f"{INCOMPLETE}: this {what} did not come to its end; figures are of what was recorded.")
+    missing = [place_of(point) for point in folder.points if point.state == MISSING]
+    if missing:
+        alarms.append(f"{len(missing)} of {len(folder.points)} points are missing: {_some(missing)}.")
+    if folder.kind == "sweep":
+        alarms += [
+            f"{place_of(point)} is {point.state}: figures are of what was recorded."
+            for point in folder.points
+            if point.state not in (COMPLETE, MISSING, UNREADABLE)
+        ]
+    alarms += [f"{place_of(point)} ({point.name}): {fault}." for point in folder.points for fault in point.faults]
+    return (*alarms, *_unlike_schedules(folder))
+
+
+def _unlike_schedules(folder: Folder) -> Iterable[str]:
+    hashes: dict[tuple[str, int], set[str]] = {}
+    for point in folder.points:
+        if point.workload is not None:
+            hashes.setdefault((point.load, point.repeat_id), set()).add(point.workload.sha256)
+    for (load, _), found in hashes.items():
+        if len(found) > 1:
+            yield f"At load {load} the engines did not get the same schedule: their figures cannot be set side by side."
+
+
+def _lines(points: list[Point], reasons: Callable[[Point], Iterable[Reason]]) -> tuple[Line, ...]:
+    """One line a code, with the text of its first point."""
+    first: dict[str, Reason] = {}
+    places: dict[str, list[str]] = {}
+    for point in points:
+        for reason in reasons(point):
+            first.setdefault(reason.code, reason)
+            known = places.setdefault(reason.code, [])
+            if place_of(point) not in known:
+                known.append(place_of(point))
+    everywhere = len(points)
+    return tuple(
+        Line(code, one.text, one.remedy, "every point" if 1 < len(places[code]) == everywhere else _some(places[code]))
+        for code, one in first.items()
+    )
+
+
+def _checks(points: list[Point]) -> tuple[tuple[str, str], ...]:
+    counts: dict[str, dict[str, int]] = {}
+    for point in points:
+        for code, outcome in point.verdict.checks.items():
+            of_code = counts.setdefault(code, {})
+            of_code[outcome] = of_code.get(outcome, 0) + 1
+    return tuple(
+        (code, ", ".join(f"{outcome} ({count})" if len(points) > 1 else outcome for outcome, count in found.items()))
+        for code, found in sorted(counts.items())
+    )
+
+
+def _some(places: list[str]) -> str:
+    more = len(places) - SHOWN_PLACES
+    return joined(places) if more <= 0 else f"{', '.join(places[:SHOWN_PLACES])} and {more} more"
+
+
+def _rank(label: str) -> int:
+    return LABELS.index(label) if label in LABELS else -1

@@ -1,0 +1,228 @@
+"""What a folder holds: a run or a sweep of points, each summarised anew from its rows.
+
+Rows are read, summarised and let go; what needs them again asks for `recording_of` a point.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from results.recording import Recording
+from results.report.asked import (
+    DEFAULT_SLO,
+    Workload,
+    command_of,
+    config_of,
+    engine_of,
+    limits_of,
+    load_of,
+    workload_of,
+)
+from results.report.differences import differences
+from results.report.verdicts import NOT_JUDGED, Verdict, read_verdict
+from results.slo import parse_slo
+from results.store import INCOMPLETE, file_sha256, load_run
+from results.summary import summarise
+
+Json = dict[str, Any]
+COMPLETE, MISSING, UNREADABLE = "complete", "missing", "unreadable"
+SHOWN_DIFFERENCES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One run: an engine at a load."""
+
+    folder: Path
+    name: str
+    engine: str
+    load: str
+    """`16`, `burst`, `closed:8`."""
+    rate_rps: float | None
+    repeat_id: int
+    state: str
+    """complete, STOPPED, INCOMPLETE, missing or unreadable."""
+    info: Json = field(default_factory=dict)
+    conditions: Json = field(default_factory=dict)
+    summary: Json | None = None
+    """From the rows; None where there are none."""
+    workload: Workload | None = None
+    verdict: Verdict = NOT_JUDGED
+    faults: tuple[str, ...] = ()
+    """What does not fit together in its folder, loudly shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A run folder (one point) or a sweep folder."""
+
+    kind: str
+    status: str
+    """complete, stopped or running."""
+    command: str
+    started_utc: str
+    ended_utc: str
+    version: str
+    slo: str
+    repeats: tuple[int, ...]
+    engines: tuple[str, ...]
+    loads: tuple[str, ...]
+    """In the order of the page: rates as they grow, then the others."""
+    points: tuple[Point, ...]
+
+    def at(self, engine: str, load: str) -> tuple[Point, ...]:
+        """The repeats of one engine at one load that have rows."""
+        return tuple(one for one in self.of(engine, load) if one.summary is not None)
+
+    def of(self, engine: str, load: str) -> tuple[Point, ...]:
+        """All its repeats, with rows or without."""
+        return tuple(one for one in self.points if one.engine == engine and one.load == load)
+
+
+def read_folder(folder: Path) -> Folder:
+    """ValueError in one line when it holds neither a run nor a sweep."""
+    if (folder / "sweep.json").is_file():
+        return _read_sweep(folder)
+    if not (folder / "run.json").is_file():
+        raise ValueError(f"{folder} is no run folder and no sweep folder: it has neither run.json nor sweep.json")
+    run = load_run(folder)
+    load, rate_rps = load_of(run.info, run.recording.schedule)
+    point = _with_rows(Point(folder, folder.name, engine_of(run.info), load, rate_rps, 0, COMPLETE), {})
+    return Folder(
+        kind="run",
+        status=str(run.info.get("status")),
+        command=command_of(run.info),
+        started_utc=str(run.info.get("started_utc") or ""),
+        ended_utc=str(run.info.get("ended_utc") or ""),
+        version=str(run.info.get("tokenload_version") or ""),
+        slo=_limits(point),
+        repeats=(0,),
+        engines=(point.engine,),
+        loads=(point.load,),
+        points=(point,),
+    )
+
+
+def recording_of(point: Point) -> Recording:
+    """Its rows, read once more."""
+    return load_run(point.folder).recording
+
+
+def number_of(load: str) -> float | None:
+    """The rate in requests/s that a load is, or None."""
+    try:
+        return float(load)
+    except ValueError:
+        return None
+
+
+def _read_sweep(folder: Path) -> Folder:
+    try:
+        told: Json = json.loads((folder / "sweep.json").read_text())
+        rows = [row for row in told["points"] if isinstance(row, dict)]
+        points = tuple(_read_point(folder, row, told) for row in rows)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder / 'sweep.json'} is damaged: {type(error).__name__}") from None
+    engines = told.get("engines") or list(dict.fromkeys(point.engine for point in points))
+    loads = dict.fromkeys([*map(str, told.get("loads") or []), *(point.load for point in points)])
+    versions = [str(point.info["tokenload_version"]) for point in points if point.info.get("tokenload_version")]
+    return Folder(
+        kind="sweep",
+        status=str(told.get("status")),
+        command=str(told.get("command") or ""),
+        started_utc=str(told.get("started_utc") or ""),
+        ended_utc=str(told.get("ended_utc") or ""),
+        version=str(told.get("tokenload_version") or next(iter(versions), "")),
+        slo=next((_limits(point) for point in points if point.summary), DEFAULT_SLO),
+        repeats=tuple(sorted({point.repeat_id for point in points})) or (0,),
+        engines=tuple(dict.fromkeys(map(str, engines))),
+        loads=tuple(sorted(loads, key=_order_of_loads)),
+        points=points,
+    )
+
+
+def _limits(point: Point) -> str:
+    return str((point.summary or {}).get("slo", {}).get("limits") or "")
+
+
+def _order_of_loads(load: str) -> tuple[int, float, str]:
+    rate_rps = number_of(load)
+    return (0, rate_rps, "") if rate_rps is not None else (2 if load == "burst" else 1, 0.0, load)
+
+
+def _read_point(sweep: Path, row: Json, told: Json) -> Point:
+    place = Path(str(row["folder"]))
+    rate_rps = float(row["rate_rps"]) if row.get("rate_rps") is not None else None
+    repeat_id = int(row.get("repeat") or 0)
+    inside = not place.is_absolute() and ".." not in place.parts
+    point = Point(sweep / place, str(place), str(row["engine"]), str(row["load"]), rate_rps, repeat_id, MISSING)
+    if not inside:
+        return _unread(point, f"its folder {place} lies outside the sweep")
+    if not (point.folder / "run.json").is_file():
+        return point
+    return _with_rows(point, config_of(told))
+
+
+def _with_rows(point: Point, shared_config: Json) -> Point:
+    """The point with what its folder holds; a folder that cannot be read is a point too."""
+    try:
+        run = load_run(point.folder)
+        limits = limits_of(_read_json(point.folder / "summary.json"), config_of(run.info), shared_config)
+        summary = summarise(run.recording, parse_slo(limits) if limits else None)
+        conditions = _read_json(point.folder / "conditions.json") or {}
+    except (ValueError, OSError, KeyError, TypeError, IndexError) as error:
+        text = " ".join(str(error).replace(str(point.folder), point.name).split())
+        return _unread(point, f"cannot be read: {type(error).__name__}: {text}")
+    return Point(
+        folder=point.folder,
+        name=point.name,
+        engine=point.engine,
+        load=point.load,
+        rate_rps=point.rate_rps,
+        repeat_id=point.repeat_id,
+        state=run.label or COMPLETE,
+        info=run.info,
+        conditions=conditions,
+        summary=summary,
+        workload=workload_of(run.recording.schedule),
+        verdict=read_verdict(run.info.get("verdict")),
+        faults=() if run.label == INCOMPLETE else (*_changed(point.folder, run.info), *_stored(point.folder, summary)),
+    )
+
+
+def _unread(point: Point, fault: str) -> Point:
+    return Point(
+        point.folder, point.name, point.engine, point.load, point.rate_rps, point.repeat_id, UNREADABLE, faults=(fault,)
+    )
+
+
+def _changed(folder: Path, info: Json) -> tuple[str, ...]:
+    """Files whose bytes are not those that were written."""
+    told = info.get("files_sha256")
+    changed = [
+        name
+        for name, sha256 in sorted((told if isinstance(told, dict) else {}).items())
+        if "/" not in name and (not (folder / name).is_file() or file_sha256(folder / name) != sha256)
+    ]
+    return (f"changed since the run was written: {', '.join(changed)}",) if changed else ()
+
+
+def _stored(folder: Path, summary: Json) -> tuple[str, ...]:
+    """Where the stored summary is not what the rows give."""
+    stored = _read_json(folder / "summary.json")
+    if stored is None:
+        return ("summary.json is missing or damaged: figures here are of the rows",)
+    found = differences(stored, summary)
+    if not found:
+        return ()
+    more = f"; {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""
+    return ("summary.json is not what the rows give: " + "; ".join(found[:SHOWN_DIFFERENCES]) + more,)
+
+
+def _read_json(path: Path) -> Json | None:
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None

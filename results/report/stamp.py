@@ -1,0 +1,159 @@
+"""The conditions: one line for all rows in the first text's form, and every stamped fact in folded details."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from results.report.asked import config_of
+from results.report.folder import Folder, Point, number_of
+from results.report.plain import joined, value_text
+
+Json = dict[str, Any]
+LONG_TEXT = 120
+REASONS = "reasons"
+PS_PER_MS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A line of the stamp."""
+
+    name: str
+    text: str
+    long: bool
+    null: bool
+    """Its text is then the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Facts that belong together."""
+
+    title: str
+    facts: tuple[Fact, ...]
+
+
+def conditions_line(folder: Folder) -> str:
+    """Conditions: model, machine, software, load, lengths, seed, N, K, clock, when: of all rows."""
+    points = [point for point in folder.points if point.workload is not None]
+    told = [point.conditions for point in points]
+    loads = [point.workload for point in points if point.workload is not None]
+    parts = [
+        *_distinct(_model(point) for point in points),
+        *_distinct(f"{_find(one, 'cpu_count') or '?'}x {_find(one, 'cpu_model') or 'unknown CPU'}" for one in told),
+        *_distinct(f"torch {_find(one, 'torch')}" for one in told if _find(one, "torch")),
+        _load_words(folder),
+        "prompt " + _span([load.prompt_tokens for load in loads]),
+        "output " + _span([load.output_tokens for load in loads]),
+        _seeds(points),
+        f"{' or '.join(_distinct(f'{load.requests:,}' for load in loads)) or 'no'} requests a point",
+        f"{len(folder.repeats)} repeat{'s' if len(folder.repeats) > 1 else ''}",
+        *_distinct(f"{point.info.get('clock', 'unknown')} clock" for point in points),
+        f"measured {folder.started_utc}" + (f" to {folder.ended_utc}" if folder.ended_utc else ""),
+    ]
+    return "Conditions: " + ", ".join(part for part in parts if part) + "."
+
+
+def stamp(folder: Folder) -> tuple[Group, ...]:
+    """Of all points; a fact that differs between them says so, point by point."""
+    points = [point for point in folder.points if point.state != "missing"]
+    documents = {
+        "Conditions": [dict(_flat(point.conditions)) for point in points],
+        "Engine": [dict(_flat(point.info.get("engine") or {})) for point in points],
+        "Run": [dict(_flat({name: point.info.get(name) for name in RUN_FACTS})) for point in points],
+    }
+    return tuple(Group(title, tuple(_facts(points, found))) for title, found in documents.items() if any(found))
+
+
+RUN_FACTS = ("tokenload_version", "clock", "status", "started_utc", "ended_utc", "config", "schema_version")
+
+
+def _facts(points: list[Point], found: list[dict[str, Any]]) -> Iterator[Fact]:
+    names = dict.fromkeys(name for facts in found for name in facts if REASONS not in name.split("."))
+    for name in names:
+        texts = [value_text(facts[name]) if name in facts else "absent" for facts in found]
+        null = all(facts.get(name) is None for facts in found)
+        if null:
+            text = "null: " + (_reason(found[0], name) or "not set")
+        elif len(set(texts)) == 1:
+            text = texts[0]
+        else:
+            text = "\n".join(f"{point.name}: {one}" for point, one in zip(points, texts, strict=True))
+        yield Fact(name, text, len(text) > LONG_TEXT or "\n" in text, null)
+
+
+def _reason(facts: dict[str, Any], name: str) -> str:
+    """The reason stands in a group `reasons` beside the fact, or beside a group that holds it."""
+    parts = name.split(".")
+    for depth in range(len(parts), -1, -1):
+        for rest in (parts[depth:], parts[-1:]):
+            told = facts.get(".".join([*parts[:depth], REASONS, *rest]))
+            if told:
+                return str(told)
+    return ""
+
+
+def _flat(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names; lists stay whole; an empty group is a fact too."""
+    if isinstance(document, dict) and document:
+        for name in sorted(document):
+            yield from _flat(document[name], f"{path}.{name}" if path else str(name))
+    elif path:
+        yield path, document
+
+
+def _find(document: Any, name: str) -> Any:
+    """The first value of that name anywhere in a nested document."""
+    if not isinstance(document, dict):
+        return None
+    if document.get(name) is not None and not isinstance(document[name], dict):
+        return document[name]
+    return next((found for key in sorted(document) if (found := _find(document[key], name)) is not None), None)
+
+
+def _model(point: Point) -> str:
+    """TinyGPT with its size, or what stands in its place."""
+    engine = point.info.get("engine")
+    executor = engine.get("executor") if isinstance(engine, dict) else None
+    told = executor if isinstance(executor, dict) else {}
+    if told.get("name") == "tinygpt":
+        parameters = told.get("parameters")
+        size = f" ({parameters:,} params)" if isinstance(parameters, int) else ""
+        return f"TinyGPT (random weights){size} in {told.get('dtype', '?')} on {told.get('threads', '?')} thread"
+    cost = engine.get("cost_model") if isinstance(engine, dict) else None
+    if told.get("name") == "cost" and isinstance(cost, dict):
+        names = ("decode_base_ps", "decode_row_ps", "prefill_base_ps", "prefill_token_ps")
+        ms = [cost[name] / PS_PER_MS if isinstance(cost.get(name), int) else float("nan") for name in names]
+        decode, prefill = f"{ms[0]:g} + {ms[1]:g} ms a row", f"{ms[2]:g} + {ms[3]:g} ms a token"
+        return f"no model (a decode step is billed {decode}, a prefill {prefill})"
+    return str(told.get("name") or _find(engine, "model") or "model not told")
+
+
+def _load_words(folder: Folder) -> str:
+    """`poisson 4-32/s and burst`."""
+    known = [load for load in folder.loads if number_of(load) is not None]
+    named = [load.replace("closed:", "closed loop of ") for load in folder.loads if number_of(load) is None]
+    of_rates = (point.workload.process for point in folder.points if point.load in known and point.workload)
+    process = " or ".join(_distinct(of_rates)) or "load"
+    span = f"{known[0]}-{known[-1]}/s" if len(known) > 1 else f"{known[0]}/s" if known else ""
+    return joined([*([f"{process} {span}"] if span else []), *named])
+
+
+def _seeds(points: list[Point]) -> str:
+    seeds = sorted({str(config_of(point.info).get("seed", DEFAULT_SEED)) for point in points})
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}" if seeds else ""
+
+
+DEFAULT_SEED = "7"
+"""What a config that names none has."""
+
+
+def _span(pairs: list[tuple[int, int]]) -> str:
+    if not pairs:
+        return "?"
+    low, high = min(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+    return f"{low}" if low == high else f"{low}-{high}"
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))

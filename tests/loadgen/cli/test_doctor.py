@@ -1,0 +1,46 @@
+"""`tokenload doctor` from its command line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from loadgen.cli.doctor import doctor
+from loadgen.doctor import CHECKS
+
+
+@pytest.mark.realtime
+def test_json_is_one_document_with_every_check(tmp_path: Path) -> None:
+    """The exit code is 3 for invalid and 0 for everything else."""
+    done = CliRunner().invoke(doctor, ["--json", "--out", str(tmp_path / "runs")])
+    document = json.loads(done.stdout)
+    assert [finding["name"] for finding in document["findings"]] == list(CHECKS)
+    levels = [finding["level"] for finding in document["findings"]]
+    assert document["verdict"] == max(levels, key=("ok", "warn", "invalid").index)
+    assert done.exit_code == (3 if document["verdict"] == "invalid" else 0)
+
+
+@pytest.mark.realtime
+def test_a_folder_that_cannot_be_written_ends_with_3(tmp_path: Path) -> None:
+    """The table on stdout names the check, says how to mend it, and the last line says what follows."""
+    (tmp_path / "runs").write_text("")
+    done = CliRunner().invoke(doctor, ["--out", str(tmp_path / "runs")])
+    assert done.exit_code == 3
+    line = next(line for line in done.stdout.splitlines() if "runs folder" in line)
+    assert line.startswith("invalid")
+    assert "give another folder" in line
+    assert "INVALID" in done.stdout.splitlines()[-1]
+
+
+def test_help_names_the_exit_codes_and_imports_nothing_heavy() -> None:
+    """The module of the command loads neither numpy nor rich before it is used."""
+    code = (
+        "import sys; from click.testing import CliRunner; from loadgen.cli.doctor import doctor\n"
+        "done = CliRunner().invoke(doctor, ['--help']); assert done.exit_code == 0 and 'Exit code 0' in done.output\n"
+        "assert not {'numpy', 'torch', 'rich', 'results.stamp'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
