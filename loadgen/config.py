@@ -233,6 +233,15 @@ def to_json(config: RunConfig) -> dict[str, str]:
     return shown
 
 
+def to_full_json(config: RunConfig) -> dict[str, str | None]:
+    """Every option with the value in force, as a person would type it; None: not set."""
+    shown = {}
+    for name, (_, option) in options().items():
+        value = getattr(config, name)
+        shown[key_of(option)] = None if value is None else option.show(value)
+    return shown
+
+
 def from_texts(texts: Mapping[str, str], complete: bool = True) -> RunConfig:
     """A config from option texts by key. ValueError names the option.
 

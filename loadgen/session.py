@@ -13,14 +13,16 @@ from typing import Any
 
 from engines.engine import Engine
 from loadgen.clock import Clock, make_clock
-from loadgen.config import RunConfig, to_json
+from loadgen.config import RunConfig, to_full_json, to_json
 from loadgen.drive import Decision, play_engine
 from loadgen.engine_spec import make_engine
 from loadgen.warmup import warm_up
 from loadgen.workload import build_schedule
+from results.conditions import Stamp, begin_stamp, finish, start_again, unfinished
 from results.recording import RecordingPart
 from results.schedule import Schedule
 from results.slo import parse_slo
+from results.stamp.given import engine_facts, workload_facts
 from results.store import COMPLETE, STOPPED, RunFolder
 from results.summary import summarise
 from results.tables import write_warmup
@@ -61,20 +63,32 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None) 
     """
     config, schedule, engine = prepared.config, prepared.schedule, prepared.engine
     started = datetime.now(UTC)
-    run = RunFolder(folder or _new_folder(config, started), schedule, _info(prepared, started))
-    warmed = warm_up(engine, schedule) if config.clock != "modelled" else None
-    if warmed is not None:
-        write_warmup(warmed, run.folder)
+    stamp = _stamp(prepared, started)
+    run = RunFolder(folder or _new_folder(config, started), schedule, _info(prepared, started), unfinished(stamp))
+    if config.clock != "modelled":
+        write_warmup(warm_up(engine, schedule), run.folder)
+    stamp = start_again(stamp)
     with run.writer() as writer, _steering(config, progress) as control:
         emit = _Emit(writer.write, control)
-        clock = _clock(config, engine)
-        recording = play_engine(schedule, engine, clock, emit, control)
+        recording = play_engine(schedule, engine, _clock(config, engine), emit, control)
+    conditions = finish(stamp)
     if emit.error is not None:
         raise emit.error
     summary = summarise(recording, parse_slo(config.slo) if config.slo else None)
     status = STOPPED if control.stops else COMPLETE
-    run.finish(recording, summary, status, utc_text(datetime.now(UTC)))
+    run.finish(recording, summary, status, utc_text(datetime.now(UTC)), conditions)
     return Outcome(run.folder, summary, bool(control.stops))
+
+
+def _stamp(prepared: Prepared, started: datetime) -> Stamp:
+    config = prepared.config
+    identity = {
+        "config_requested": to_json(config),
+        "config_effective": to_full_json(config),
+        "started_utc": utc_text(started),
+    }
+    engine = engine_facts(prepared.engine.describe(), config.clock)
+    return begin_stamp(identity, workload_facts(prepared.schedule), engine)
 
 
 class _Emit:

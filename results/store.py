@@ -13,14 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-import numpy as np
-
-from results.columns import NULL, Table, int64
-from results.conditions import conditions
-from results.recording import PART_TABLES, TEXT_COLUMNS, Recording, RecordingPart, empty_part, merge
+from results.columns import int64
+from results.recording import TEXT_COLUMNS, Recording, RecordingPart
+from results.recovery import recover
 from results.schedule import Schedule, load_schedule, save_schedule
-from results.status import Status
-from results.steps import ends_ns
 from results.tables import TABLE_FILES, read_tables, write_tables
 
 SCHEMA_VERSION = 1
@@ -46,7 +42,7 @@ class Run:
 class RunFolder:
     """The folder of one run that is going on."""
 
-    def __init__(self, folder: Path, schedule: Schedule, info: Json) -> None:
+    def __init__(self, folder: Path, schedule: Schedule, info: Json, conditions: Json | None = None) -> None:
         """Makes the folder and writes what is known before the start. FileExistsError when it is there."""
         folder.mkdir(parents=True)
         (folder / "parts").mkdir()
@@ -54,17 +50,21 @@ class RunFolder:
         self.info: Json = {"schema_version": SCHEMA_VERSION, "status": RUNNING, **info}
         self._schedule = schedule
         save_schedule(schedule, folder / "schedule.parquet")
-        write_json(folder / "conditions.json", conditions())
+        write_json(folder / "conditions.json", conditions or {})
         write_json(folder / "run.json", self.info)
 
     def writer(self, number: int = 0) -> "PartWriter":
         """Where a driver's parts go; each of several drivers has its own number."""
         return PartWriter(self.folder / "parts", number)
 
-    def finish(self, recording: Recording, summary: Json, status: str, ended_utc: str) -> None:
-        """Write the tables and the summary, then mark the folder complete (or stopped), then drop the parts."""
+    def finish(
+        self, recording: Recording, summary: Json, status: str, ended_utc: str, conditions: Json | None = None
+    ) -> None:
+        """Write tables, summary and conditions, then mark the folder complete (or stopped), then drop the parts."""
         write_tables(recording, self.folder)
         write_json(self.folder / "summary.json", summary)
+        if conditions is not None:
+            write_json(self.folder / "conditions.json", conditions)
         names = ("schedule.parquet", "conditions.json", *TABLE_FILES, "summary.json")
         self.info.update(
             status=status,
@@ -126,23 +126,32 @@ class PartWriter:
 
 
 def load_run(folder: Path) -> Run:
-    """Read a run in any state. ValueError when the folder holds none, or one of another version."""
+    """Read a run in any state. ValueError, in one line, when the folder holds none or what it holds is damaged."""
+    info = _read_info(folder)
     try:
-        info: Json = json.loads((folder / "run.json").read_text())
-    except FileNotFoundError:
+        schedule = load_schedule(folder / "schedule.parquet")
+        if info["status"] == RUNNING:
+            return Run(folder, info, recover(schedule, folder / "parts"), INCOMPLETE)
+        recording = read_tables(schedule, folder, int(info["in_flight_request_ns"]))
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise ValueError(f"{folder} is damaged: {' '.join(str(error).split())}") from None
+    label = STOPPED.upper() if info["status"] == STOPPED else None
+    return Run(folder, info, replace(recording, stopped_ns=info.get("stopped_ns")), label)
+
+
+def _read_info(folder: Path) -> Json:
+    """run.json, checked for what everything else relies on."""
+    try:
+        info = json.loads((folder / "run.json").read_text())
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} is not a run folder: it has no run.json") from None
-    except ValueError:
+    except (ValueError, OSError):
         raise ValueError(f"{folder / 'run.json'} is damaged: it is not JSON") from None
+    if not isinstance(info, dict) or info.get("status") not in (RUNNING, COMPLETE, STOPPED):
+        raise ValueError(f"{folder / 'run.json'} is damaged: it does not say what state the run is in")
     if info.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(f"{folder} was written as version {info.get('schema_version')}, this is {SCHEMA_VERSION}")
-    schedule = load_schedule(folder / "schedule.parquet")
-    status = info["status"]
-    if status == RUNNING:
-        return Run(folder, info, _incomplete(schedule, folder), INCOMPLETE)
-    recording = replace(
-        read_tables(schedule, folder, info["in_flight_request_ns"]), stopped_ns=info.get("stopped_ns")
-    )
-    return Run(folder, info, recording, STOPPED.upper() if status == STOPPED else None)
+    return info
 
 
 def digest(recording: Recording) -> str:
@@ -165,46 +174,3 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False, default=str) + "\n")
     partial.replace(path)
-
-
-def _incomplete(schedule: Schedule, folder: Path) -> Recording:
-    """Merge what the parts hold; requests that were due by then and have no end are unfinished."""
-    tables = dict(empty_part().tables)
-    tables.update((name, table) for name, table in _parts(folder / "parts").items() if table)
-    told_tokens = int(tables["tokens"]["tokens"].sum())
-    tables["token_ids"] = {"token_id": tables["token_ids"]["token_id"][:told_tokens]}
-    recording = merge(schedule, [RecordingPart(tables)])
-    reached_ns = int(ends_ns(recording.steps)[-1]) if len(recording.steps["step"]) else 0
-    requests = recording.requests
-    due = int64(requests["due_ns"])
-    open_still = (requests["status"] == Status.NOT_DISPATCHED) & (due != NULL) & (due <= reached_ns)
-    requests["status"][open_still] = np.int64(Status.UNFINISHED)
-    return replace(recording, stopped_ns=reached_ns)
-
-
-def _parts(folder: Path) -> dict[str, Table]:
-    """Each table's rows over all streams; {} for a table without any."""
-    return {name: _read_streams(sorted(folder.glob(f"*-{name}.arrows"))) for name in PART_TABLES}
-
-
-def _read_streams(paths: list[Path]) -> Table:
-    """Whole batches only: a stream may end anywhere."""
-    import pyarrow as pa
-
-    batches = []
-    for path in paths:
-        try:
-            with path.open("rb") as file, pa.ipc.open_stream(file) as stream:
-                while True:
-                    batches.append(stream.read_next_batch())
-        except (pa.ArrowInvalid, OSError, StopIteration):
-            continue
-    if not batches:
-        return {}
-    table = pa.Table.from_batches(batches)
-    return {
-        name: np.array(table.column(name).to_pylist(), dtype=object)
-        if name in TEXT_COLUMNS
-        else table.column(name).to_numpy().copy()
-        for name in table.column_names
-    }

@@ -63,7 +63,8 @@ def _token_table(recording: Recording) -> Any:
     offsets = recording.token_offsets
     times = recording.token_step if recording.token_step is not None else recording.token_t_ns
     sums = np.concatenate([[0], np.cumsum(recording.token_count)])[offsets]
-    all_ones = np.diff(sums) == np.diff(offsets)
+    unlike_one = np.concatenate([[0], np.cumsum(recording.token_count != 1)])[offsets]
+    all_ones = np.diff(unlike_one) == 0
     ids = recording.token_ids
     id_offsets = sums if len(ids) else np.zeros_like(sums)
     return pa.table(

@@ -47,6 +47,7 @@ GGUF_CONTEXT = re.compile(rb"\.context_length\x04\0\0\0(.{4})", re.DOTALL)
 GGUF_VOCABULARY = re.compile(rb"tokenizer\.ggml\.tokens\x09\0\0\0\x08\0\0\0(.{8})", re.DOTALL)
 """The key, the types of a list and of its strings, how many there are."""
 GiB = int
+"""The type says the unit."""
 
 
 @dataclass(slots=True)

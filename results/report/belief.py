@@ -20,6 +20,8 @@ class Line:
     text: str
     remedy: str
     places: str
+    count: int
+    """How many points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Belief:
     label_text: str
     alarms: tuple[str, ...]
     """Said before everything else."""
+    failures: tuple[str, ...]
+    """One line a point with failed requests."""
     invalid: tuple[Line, ...]
     withheld: tuple[Line, ...]
     warnings: tuple[Line, ...]
@@ -52,6 +56,7 @@ def belief_of(folder: Folder) -> Belief:
         label=label or LABELS[0],
         label_text=suffices_for if label else "enough for a look",
         alarms=_alarms(folder),
+        failures=tuple(_failures(point) for point in folder.points if point.failures and point.failures.count),
         invalid=_lines(judged, lambda point: point.verdict.invalid),
         withheld=_lines(judged, lambda point: (why for _, why in point.verdict.withheld)),
         warnings=_lines(judged, lambda point: point.verdict.warnings),
@@ -98,6 +103,14 @@ def _alarms(folder: Folder) -> tuple[str, ...]:
     return (*alarms, *_unlike_schedules(folder))
 
 
+def _failures(point: Point) -> str:
+    found = point.failures
+    if found is None:
+        return ""
+    kinds = [f"{count} {status}" + (f": “{error}”" if error else "") for status, error, count in found.kinds]
+    return f"{place_of(point)}: {found.count:,} of {found.requests:,} requests failed ({'; '.join(kinds)})"
+
+
 def _unlike_schedules(folder: Folder) -> Iterable[str]:
     hashes: dict[tuple[str, int], set[str]] = {}
     for point in folder.points:
@@ -120,7 +133,13 @@ def _lines(points: list[Point], reasons: Callable[[Point], Iterable[Reason]]) ->
                 known.append(place_of(point))
     everywhere = len(points)
     return tuple(
-        Line(code, one.text, one.remedy, "every point" if 1 < len(places[code]) == everywhere else _some(places[code]))
+        Line(
+            code=code,
+            text=one.text,
+            remedy=one.remedy,
+            places="every point" if 1 < len(places[code]) == everywhere else _some(places[code]),
+            count=len(places[code]),
+        )
         for code, one in first.items()
     )
 

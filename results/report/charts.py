@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from results.report.answer import STATES, load_text, shares_of
+from results.report.answer import load_text, short_load
 from results.report.figures import Figure, amount, figure_of, is_of_run
 from results.report.flight import Flight
 from results.report.folder import Folder, number_of
@@ -14,8 +14,9 @@ from results.report.plain import chart_label, joined
 Json = dict[str, Any]
 ENGINE_COLOURS = 6
 SYMBOLS = ("square", "diamond", "circle", "triangle-up", "cross", "star")
-ROOM_FOR_NAMED_LOADS = 0.2
+ROOM_FOR_NAMED_LOADS = 0.22
 ON_THE_LINE_RATIO = 0.95
+LOGARITHMIC = {"type": "log", "dtick": 1, "separatethousands": True, "exponentformat": "none"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def rate_charts(folder: Folder) -> tuple[Chart, ...]:
                 *_lines(folder, ("ttft_ms", "p50"), "ms", "p50"),
                 *_lines(folder, ("ttft_ms", "p95"), "ms", "p95", dash="dot"),
             ),
-            {"xaxis": axis, "yaxis": {"title": {"text": "TTFT, ms"}, "type": "log", "dtick": 1}},
+            {"xaxis": axis, "yaxis": {"title": {"text": "TTFT, ms"}, **LOGARITHMIC}},
         ),
         Chart(
             "tpot",
@@ -64,11 +65,6 @@ def rate_charts(folder: Folder) -> tuple[Chart, ...]:
             {"xaxis": axis, "yaxis": {"title": {"text": "ms a token"}, "rangemode": "tozero"}},
         ),
     )
-
-
-def share_charts(folder: Folder) -> tuple[Chart, ...]:
-    """Slot time shares: one picture an engine, one bar a load."""
-    return tuple(_share_chart(folder, number, engine) for number, engine in enumerate(folder.engines))
 
 
 def flight_chart(at: int, load: str, flights: list[tuple[int, str, Flight]]) -> Chart:
@@ -112,7 +108,8 @@ def _axis(folder: Folder) -> Json:
         "title": {"text": "offered rate, requests/s"},
         "tickmode": "array",
         "tickvals": list(places.values()),
-        "ticktext": [chart_label(load) for load in places],
+        "ticktext": [chart_label(short_load(load).removesuffix("/s")).replace(" ", "<br>") for load in places],
+        "tickangle": 0,
         "range": [0, highest * 1.06],
         "zeroline": False,
     }
@@ -214,39 +211,6 @@ def _throughput_caption(folder: Folder) -> str:
             told.append(f"{engine} at none of these rates")
     line = "Dashed: what is offered, rate x mean output tokens. While an engine keeps up it delivers just that."
     return f"{line} First more than 5 % below it: {'; '.join(told)}." if rates(folder) else ""
-
-
-def _share_chart(folder: Folder, number: int, engine: str) -> Chart:
-    shares = {load: dict(shares_of(folder.at(engine, load))) for load in folder.loads}
-    labels = [chart_label(load) for load in folder.loads]
-    traces = tuple(
-        {
-            "type": "bar",
-            "name": state.replace("_", " "),
-            "x": labels,
-            "y": [shares[load].get(state) for load in folder.loads],
-            "marker": {"color": f"var(--{state.replace('_', '-')})", "line": {"width": 0}},
-            "hovertemplate": "%{y:.1%} " + state.replace("_", " "),
-        }
-        for state in STATES
-    )
-    layout = {
-        "barmode": "stack",
-        "bargap": 0.25,
-        "showlegend": False,
-        "xaxis": {"type": "category", "title": {"text": "offered rate, requests/s"}},
-        "yaxis": {"range": [0, 1], "tickformat": ".0%", "title": {"text": "share of slot time"}},
-    }
-    return Chart(f"shares-{number}", f"Slot time of {engine}", _share_caption(shares), traces, layout)
-
-
-def _share_caption(shares: dict[str, dict[str, float]]) -> str:
-    told = {load: found for load, found in shares.items() if found}
-    if not told:
-        return "The engine does not tell what its slots do."
-    last, found = list(told.items())[-1]
-    parts = [f"{state.replace('_', ' ')} {found[state]:.0%}".replace("%", " %") for state in STATES]
-    return f"{load_text(last).capitalize()}: {', '.join(parts)}."
 
 
 def _colour(number: int) -> str:

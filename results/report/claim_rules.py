@@ -56,7 +56,7 @@ def itl_slightly_worse(evidence: Evidence) -> Outcome:
     pairs = evidence.pairs("one", "static", "tpot_ms", "p50")
     if lacks or not pairs:
         return unjudged(lacks or "no load with both engines")
-    rises = ", ".join(f"{short_load(pair.load)} {100 * (pair.ratio - 1):+.0f} %" for pair in pairs)
+    rises = ", ".join(f"{short_load(pair.load)} {_change(pair.ratio)}" for pair in pairs)
     here = f"TPOT p50, one-by-one → static: {rises} ({series(pairs, 'ms')})"
     far = [pair for pair in pairs if pair.ratio > SLIGHT_RATIO]
     if far:
@@ -96,7 +96,7 @@ def eight_for_free(evidence: Evidence) -> Outcome:
     gain = rows * single_ms / full_ms
     here = (
         f"a decode step takes {amount(single_ms)} ms with 1 row, {amount(full_ms)} ms with {rows} "
-        f"({100 * (full_ms / single_ms - 1):+.0f} %): {amount(gain)}x the tokens a step-second"
+        f"({_change(full_ms / single_ms)}): {amount(gain)}x the tokens a step-second"
     )
     free = gain >= NEARLY_ALL_RATIO * rows
     why = f"{'at least' if free else 'below'} {percent(NEARLY_ALL_RATIO)} of {rows}x, on this machine and model"
@@ -114,8 +114,11 @@ def gives_back(evidence: Evidence) -> Outcome:
     share = (continuous - static) / (continuous - one)
     here = (
         f"output tok/s at {short_load(load)}: one-by-one {amount(one)}, static {amount(static)}, continuous "
-        f"{amount(continuous)}: static lacks {percent(share)} of the gain that continuous has"
+        f"{amount(continuous)}"
     )
+    if share <= 0:
+        return Outcome(here, FAILS, "continuous batching gains no more over one-by-one than static does")
+    here += f": static lacks {percent(share)} of the gain that continuous has"
     much = share >= MUCH_SHARE
     return Outcome(here, HOLDS if much else FAILS, f"{'at least' if much else 'below'} a quarter of the gain")
 
@@ -206,6 +209,10 @@ def gap_tail(evidence: Evidence) -> Outcome:
     if worse:
         return Outcome(here, HOLDS, f"longer at {loads_text(worse)}: running requests stall for others' prefill")
     return Outcome(here, FAILS, "not longer at any load here")
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.0f} %".replace("-", "−")
 
 
 def _closed_form(evidence: Evidence, load: str) -> str:

@@ -20,6 +20,7 @@ from results.report.asked import (
     workload_of,
 )
 from results.report.differences import differences
+from results.report.failures import Failures, failures_of
 from results.report.verdicts import NOT_JUDGED, Verdict, read_verdict
 from results.slo import parse_slo
 from results.store import INCOMPLETE, file_sha256, load_run
@@ -48,6 +49,7 @@ class Point:
     summary: Json | None = None
     """From the rows; None where there are none."""
     workload: Workload | None = None
+    failures: Failures | None = None
     verdict: Verdict = NOT_JUDGED
     faults: tuple[str, ...] = ()
     """What does not fit together in its folder, loudly shown."""
@@ -186,6 +188,7 @@ def _with_rows(point: Point, shared_config: Json) -> Point:
         conditions=conditions,
         summary=summary,
         workload=workload_of(run.recording.schedule),
+        failures=failures_of(run.recording),
         verdict=read_verdict(run.info.get("verdict")),
         faults=() if run.label == INCOMPLETE else (*_changed(point.folder, run.info), *_stored(point.folder, summary)),
     )

@@ -33,7 +33,7 @@
       font: { family: "system-ui, sans-serif", size: 11.5, color: "var(--text)" },
       margin: { l: 48, r: 8, t: 8, b: 40 }, hovermode: "closest",
       hoverlabel: { bgcolor: "var(--soft)", bordercolor: "var(--muted)", font: { color: "var(--text)" } },
-      legend: { orientation: "h", y: -0.24, yanchor: "top", x: 0, font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
       ...own, xaxis: titled(own.xaxis), yaxis: titled(own.yaxis),
     };
   };

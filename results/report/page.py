@@ -9,13 +9,14 @@ from markupsafe import Markup
 from results.report.answer import STATES, answer_table, sentences
 from results.report.belief import belief_of
 from results.report.bundle import packed_plotly
-from results.report.charts import Chart, rate_charts, share_charts
+from results.report.charts import Chart, rate_charts
 from results.report.claim_table import judged_claims
 from results.report.folder import Folder, read_folder
 from results.report.glossary import DEFINITIONS
 from results.report.pictures import Missing, flight_charts, slot_drawings
 from results.report.plain import plain, script_json
 from results.report.scorecard import scorecard, slot_table
+from results.report.share_charts import share_charts
 from results.report.stamp import conditions_line, stamp
 from results.report.titles import hashes, title_of
 

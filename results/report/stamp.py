@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from results.report.asked import config_of
-from results.report.folder import Folder, Point, number_of
+from results.report.folder import MISSING, Folder, Point, number_of
 from results.report.plain import joined, value_text
 
 Json = dict[str, Any]
 LONG_TEXT = 120
-REASONS = "reasons"
+REASONS, FIELDS = "reasons", "fields"
+LISTING_ROWS = 20
+RUN_FACTS = ("tokenload_version", "clock", "status", "started_utc", "ended_utc", "config", "schema_version")
 PS_PER_MS = 1e9
 
 
@@ -40,7 +42,7 @@ def conditions_line(folder: Folder) -> str:
     loads = [point.workload for point in points if point.workload is not None]
     parts = [
         *_distinct(_model(point) for point in points),
-        *_distinct(f"{_find(one, 'cpu_count') or '?'}x {_find(one, 'cpu_model') or 'unknown CPU'}" for one in told),
+        *_distinct(_machine(one) for one in told),
         *_distinct(f"torch {_find(one, 'torch')}" for one in told if _find(one, "torch")),
         _load_words(folder),
         "prompt " + _span([load.prompt_tokens for load in loads]),
@@ -56,16 +58,20 @@ def conditions_line(folder: Folder) -> str:
 
 def stamp(folder: Folder) -> tuple[Group, ...]:
     """Of all points; a fact that differs between them says so, point by point."""
-    points = [point for point in folder.points if point.state != "missing"]
-    documents = {
-        "Conditions": [dict(_flat(point.conditions)) for point in points],
-        "Engine": [dict(_flat(point.info.get("engine") or {})) for point in points],
-        "Run": [dict(_flat({name: point.info.get(name) for name in RUN_FACTS})) for point in points],
-    }
+    points = [point for point in folder.points if point.state != MISSING]
+    groups = [_groups(point) for point in points]
+    titles = dict.fromkeys(title for found in groups for title in found)
+    documents = {title: [dict(_flat(found.get(title))) for found in groups] for title in titles}
     return tuple(Group(title, tuple(_facts(points, found))) for title, found in documents.items() if any(found))
 
 
-RUN_FACTS = ("tokenload_version", "clock", "status", "started_utc", "ended_utc", "config", "schema_version")
+def _groups(point: Point) -> dict[str, Any]:
+    """The stamp's own groups where it has them, then what run.json says."""
+    told = point.conditions
+    groups = told.get("groups")
+    conditions = groups if isinstance(groups, dict) else {"conditions": told} if told else {}
+    run = {name: point.info.get(name) for name in RUN_FACTS}
+    return {**conditions, "run.json: engine": point.info.get("engine") or {}, "run.json": run}
 
 
 def _facts(points: list[Point], found: list[dict[str, Any]]) -> Iterator[Fact]:
@@ -94,12 +100,18 @@ def _reason(facts: dict[str, Any], name: str) -> str:
 
 
 def _flat(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names; lists stay whole; an empty group is a fact too."""
-    if isinstance(document, dict) and document:
+    """Dotted names; lists and long listings stay whole; an empty group is a fact too."""
+    if isinstance(document, dict) and document and not _is_listing(document):
         for name in sorted(document):
-            yield from _flat(document[name], f"{path}.{name}" if path else str(name))
+            inner = path if name == FIELDS else f"{path}.{name}" if path else str(name)
+            yield from _flat(document[name], inner)
     elif path:
         yield path, document
+
+
+def _is_listing(document: Json) -> bool:
+    """Many texts by name, such as the packages that are installed."""
+    return len(document) >= LISTING_ROWS and all(isinstance(value, str) for value in document.values())
 
 
 def _find(document: Any, name: str) -> Any:
@@ -109,6 +121,11 @@ def _find(document: Any, name: str) -> Any:
     if document.get(name) is not None and not isinstance(document[name], dict):
         return document[name]
     return next((found for key in sorted(document) if (found := _find(document[key], name)) is not None), None)
+
+
+def _machine(conditions: Json) -> str:
+    cpus = _find(conditions, "cpus") or _find(conditions, "cpu_count") or "?"
+    return f"{cpus}x {_find(conditions, 'cpu_model') or 'unknown CPU'}"
 
 
 def _model(point: Point) -> str:

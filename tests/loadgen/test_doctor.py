@@ -57,7 +57,7 @@ def good(root: Path, files: dict[str, str | None] | None = None, environ: dict[s
         probe=QUIET_PROBE,
         python=Interpreter(optimised=False, debug_build=False, dev_mode=False, watchers=()),
         cpus=(0, 1),
-        runs=root / "home/user/work/runs",
+        runs=root / "home/user/here/runs",
         free_bytes=50 * GIB,
         clock_resolution_s=1e-9,
     )
@@ -107,7 +107,7 @@ FILES: list[tuple[str, str, dict[str, str | None], str]] = [
     ("memory", WARN, {"sys/fs/cgroup/pod/memory.max": "1000000"}, "0.0 GiB"),
     ("swap", WARN, {"proc/meminfo": "MemAvailable: 9 kB\nSwapTotal: 200000 kB\nSwapFree: 0 kB"}, "195 MiB"),
     ("clock source", WARN, {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}, "hpet"),
-    ("package names", WARN, {"home/user/work/results/__init__.py": ""}, "results of"),
+    ("package names", WARN, {"home/user/here/results/__init__.py": ""}, "results of"),
     ("package names", INVALID, {"site/engines/__init__.py": ""}, "engines of"),
     ("torch", WARN, {"site/torch-2.13.0.dist-info/METADATA": None}, "unnamed"),
     ("torch", WARN, {"site/torch-2.13.0.dist-info/METADATA": "Name: torch\nVersion: 2.14.0\n\n"}, "2.14.0, wanted"),

@@ -98,13 +98,13 @@ def tree(root: Path, files: Mapping[str, str | None]) -> Path:
 
 def place(root: Path, **changes: object) -> Surroundings:
     """A process on the machine under `root`, with nothing installed and an empty environment."""
-    for name in ("home/user/work", "program"):
+    for name in ("home/user/here", "program"):
         (root / name).mkdir(parents=True, exist_ok=True)
     facts: dict[str, object] = {
         "root": root,
         "environ": {},
         "argv": ("tokenload", "run"),
-        "cwd": root / "home/user/work",
+        "cwd": root / "home/user/here",
         "home": root / "home/user",
         "search_path": (),
         "modules": {},

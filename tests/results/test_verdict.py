@@ -349,6 +349,16 @@ def test_a_stopped_run_that_skipped_one_misses_a_send():
     assert " due by the stop at " in verdict.invalid[0].text
 
 
+def test_what_was_due_between_the_last_hand_over_and_the_stop_is_missing():
+    """The recorded time of the stop decides."""
+    recording = interrupted()
+    never = int64(recording.requests["due_ns"])[recording.requests["status"] == Status.NOT_DISPATCHED]
+    later = replace(recording, stopped_ns=int(never[4]))
+    verdict = judged(later, "real", label="STOPPED")
+    assert verdict.invalid[0].code == "SENDS_MISSING"
+    assert verdict.invalid[0].text.startswith("5 of ")
+
+
 def test_cancelled_requests_are_failures():
     """Ctrl-C twice."""
     verdict = judged(interrupted(Decision.CANCEL), "real", label="STOPPED")
@@ -419,14 +429,19 @@ def test_a_lost_row_breaks_littles_identity():
 
 
 def test_lag_leaves_out_the_step_that_was_running():
-    """Hand-over - max(due, end of the step running then); a step begun in the blink of an eye after it counts too."""
-    recording = play(make_schedule([0, 500, 2_000, 3_999, 9_000], [1] * 5, [1] * 5, origin=STEADY), Clerk())
+    """Hand-over - max(due, end of the step running then); a step begun in the blink of an eye after it counts too.
+
+    Late is the time, not the requests: of those handed over together the longest lag counts.
+    """
+    due = [0, 500, 1_000, 2_000, 3_999, 9_000, 9_400]
+    recording = play(make_schedule(due, [1] * 7, [1] * 7, origin=STEADY), Clerk())
     steps = {"step": int64([0, 1, 2]), "n_steps": int64([1, 1, 1]),
              "start_ns": int64([0, 1_010, 4_000]), "end_ns": int64([1_000, 2_010, 6_000])}  # fmt: skip
-    recording = replace(with_requests(recording, handed_ns=int64([0, 1_004, 2_015, 6_020, 9_500])), steps=steps)
-    assert client_waits.client_lag_ns(recording).tolist() == [0, 4, 5, 21, 500]
-    late = client_waits.late_fraction(with_requests(recording, end_ns=int64([1, 1, 1, 1, 10_000])))
-    assert late == pytest.approx((4 + 5 + 21 + 500) / 10_000)
+    handed = int64([0, 1_004, 2_015, 2_015, 6_020, 9_500, 9_500])
+    recording = replace(with_requests(recording, handed_ns=handed), steps=steps)
+    assert client_waits.client_lag_ns(recording).tolist() == [0, 4, 15, 5, 21, 500, 100]
+    late = client_waits.late_fraction(with_requests(recording, end_ns=int64([*[1] * 6, 10_000])))
+    assert late == pytest.approx((4 + 15 + 21 + 500) / 10_000)
 
 
 def test_a_client_that_skips_steps_is_late():

@@ -1,0 +1,44 @@
+"""Slot time shares as Plotly figures: one picture an engine, one stacked bar a load."""
+
+from results.report.answer import STATES, load_text, shares_of, short_load
+from results.report.charts import Chart
+from results.report.folder import Folder
+from results.report.plain import chart_label
+
+
+def share_charts(folder: Folder) -> tuple[Chart, ...]:
+    """Slot time shares: one picture an engine, one bar a load."""
+    return tuple(_share_chart(folder, number, engine) for number, engine in enumerate(folder.engines))
+
+
+def _share_chart(folder: Folder, number: int, engine: str) -> Chart:
+    shares = {load: dict(shares_of(folder.at(engine, load))) for load in folder.loads}
+    labels = [chart_label(short_load(load).removesuffix("/s")).replace(" ", "<br>") for load in folder.loads]
+    traces = tuple(
+        {
+            "type": "bar",
+            "name": state.replace("_", " "),
+            "x": labels,
+            "y": [shares[load].get(state) for load in folder.loads],
+            "marker": {"color": f"var(--{state.replace('_', '-')})", "line": {"width": 0}},
+            "hovertemplate": "%{y:.1%} " + state.replace("_", " "),
+        }
+        for state in STATES
+    )
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.25,
+        "showlegend": False,
+        "xaxis": {"type": "category", "tickangle": 0, "title": {"text": "offered rate, requests/s"}},
+        "yaxis": {"range": [0, 1], "tickformat": ".0%", "title": {"text": "share of slot time"}},
+    }
+    return Chart(f"shares-{number}", f"Slot time of {engine}", _share_caption(shares), traces, layout)
+
+
+def _share_caption(shares: dict[str, dict[str, float]]) -> str:
+    told = {load: found for load, found in shares.items() if found}
+    if not told:
+        return "The engine does not tell what its slots do."
+    last, found = list(told.items())[-1]
+    parts = [f"{state.replace('_', ' ')} {found[state]:.0%}".replace("%", " %") for state in STATES]
+    return f"{load_text(last).capitalize()}: {', '.join(parts)}."

@@ -1,0 +1,162 @@
+"""Run folders and sweep folders to report on, made by playing schedules in modelled time."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from engines.engine import Engine
+from loadgen.clock import make_clock
+from loadgen.config import from_texts
+from loadgen.drive import Decision, play_engine
+from loadgen.session import execute, prepare
+from results.recording import RecordingPart
+from results.store import PartWriter, write_json
+
+ENGINES = ("one-by-one", "static,batch=4", "continuous,batch=4")
+LOADS = ("4", "16", "burst")
+VALID: dict[str, Any] = {
+    "valid": True,
+    "label": "EXPLORATORY",
+    "suffices_for": "enough for a look",
+    "invalid": [],
+    "withheld": {},
+    "warnings": [{"code": "NON_STATIONARY", "text": "the load changes by design", "remedy": "read it as such"}],
+    "checks": {"FAILURES": "passed", "OVERLOADED": "passed", "CLOCK_SKEW": "does not apply"},
+    "load": {"state": "STABLE", "g": 0.01, "p": 0.4, "rho_hat": None},
+}
+OVERLOADED: dict[str, Any] = {
+    **VALID,
+    "withheld": {"ttft_ms": {"code": "OVERLOADED", "text": "in flight grew for the whole run"}},
+    "load": {"state": "OVERLOADED", "g": 0.5, "p": 0.0, "rho_hat": 2.0},
+}
+INVALID: dict[str, Any] = {
+    **VALID,
+    "valid": False,
+    "invalid": [{"code": "FAILURES", "text": "3 % of the requests failed", "remedy": "mend the engine"}],
+}
+
+
+def make_run(out: Path, engine: str = "static,batch=4", load: str = "16", **options: str) -> Path:
+    """One complete run folder."""
+    prepared = prepare(from_texts(_texts(engine, load, out, **options)))
+    return execute(prepared, _ignore).folder
+
+
+def make_sweep(
+    out: Path,
+    engines: tuple[str, ...] = ENGINES,
+    loads: tuple[str, ...] = LOADS,
+    repeats: int = 1,
+    verdict: dict[str, Any] | None = VALID,
+    **options: str,
+) -> Path:
+    """A complete sweep folder; the points' order is not interleaved, which nothing here depends on."""
+    sweep = out / "20261129T120000Z-sweep-abcdef"
+    points = []
+    for repeat in range(repeats):
+        for load in loads:
+            for engine in engines:
+                place = f"points/{len(points):03d}"
+                run = make_run(out / "runs", engine, load, **{"seed": str(7 + repeat), **options})
+                (sweep / place).parent.mkdir(parents=True, exist_ok=True)
+                run.rename(sweep / place)
+                if verdict is not None:
+                    edit(sweep / place / "run.json", verdict=verdict)
+                points.append(_point(place, engine, load, repeat))
+    write_json(sweep / "sweep.json", _told(engines, loads, repeats, points, options))
+    return sweep
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Change top-level values of a JSON file."""
+    write_json(path, {**json.loads(path.read_text()), **changes})
+
+
+def points_of(sweep: Path) -> list[dict[str, Any]]:
+    """The rows of sweep.json."""
+    points: list[dict[str, Any]] = json.loads((sweep / "sweep.json").read_text())["points"]
+    return points
+
+
+def point_of(sweep: Path, engine: str, load: str) -> Path:
+    """The folder of a point."""
+    return sweep / next(one["folder"] for one in points_of(sweep) if (one["engine"], one["load"]) == (engine, load))
+
+
+def lose_point(sweep: Path, engine: str, load: str) -> None:
+    """As if this point had never run."""
+    lost = point_of(sweep, engine, load)
+    shutil.rmtree(lost)
+    points = [
+        {**one, "status": "missing"} if sweep / one["folder"] == lost else one for one in points_of(sweep)
+    ]
+    edit(sweep / "sweep.json", points=points, status="stopped")
+
+
+def as_killed(folder: Path) -> None:
+    """As if the process had died in the middle: parts, no tables, no summary."""
+    info = json.loads((folder / "run.json").read_text())
+    parts = _parts(folder, info["config"])
+    for path in (*folder.glob("*.parquet"), folder / "summary.json"):
+        if path.name != "schedule.parquet":
+            path.unlink()
+    (folder / "parts").mkdir()
+    with PartWriter(folder / "parts", 0) as writer:
+        for part in parts[: max(1, len(parts) // 2)]:
+            writer.write(part)
+    for name in ("digest_sha256", "ended_utc", "files_sha256", "in_flight_request_ns"):
+        info.pop(name, None)
+    write_json(folder / "run.json", {**info, "status": "running"})
+
+
+class NoLimits:
+    """A control that lets everything go on."""
+
+    timeout_ns = None
+    drain_ns = None
+
+    def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
+        return Decision.GO
+
+
+def _parts(folder: Path, config: dict[str, str]) -> list[RecordingPart]:
+    prepared = prepare(from_texts(config))
+    engine: Engine = prepared.engine
+    parts: list[RecordingPart] = []
+    clock = make_clock("modelled", str(engine.describe()["cost_source"]))
+    keep: Callable[[RecordingPart], None] = parts.append
+    play_engine(prepared.schedule, engine, clock, keep, NoLimits())
+    return parts
+
+
+def _texts(engine: str, load: str, out: Path, **options: str) -> dict[str, str]:
+    texts = {"engine": engine, "clock": "modelled", "requests": "60", "out": str(out), **options}
+    if load == "burst":
+        return {**texts, "arrival": "burst"}
+    if load.startswith("closed:"):
+        return {**texts, "arrival": "closed", "users": load.removeprefix("closed:")}
+    return {**texts, "rate": load}
+
+
+def _point(place: str, engine: str, load: str, repeat: int) -> dict[str, Any]:
+    rate_rps = float(load) if load.replace(".", "").isdigit() else None
+    return {
+        "folder": place, "engine": engine, "load": load, "rate_rps": rate_rps, "repeat": repeat, "seed": 7 + repeat,
+        "order": 0, "status": "complete",
+    }  # fmt: skip
+
+
+def _told(
+    engines: tuple[str, ...], loads: tuple[str, ...], repeats: int, points: list[dict[str, Any]], options: dict[str, str]
+) -> dict[str, Any]:
+    return {
+        "schema_version": 1, "kind": "sweep", "status": "complete", "started_utc": "2026-11-29T12:00:00+00:00",
+        "ended_utc": "2026-11-29T12:01:00+00:00", "command": "tokenload sweep --clock modelled", "config": options,
+        "engines": list(engines), "loads": list(loads), "repeats": repeats, "order_seed": 7, "points": points,
+    }  # fmt: skip
+
+
+def _ignore(ended_requests: int) -> None:
+    """Progress to nobody."""
