@@ -19,12 +19,12 @@ from loadgen.engine_spec import make_engine
 from loadgen.warmup import warm_up
 from loadgen.workload import build_schedule
 from results.conditions import Stamp, begin_stamp, finish, start_again, unfinished
+from results.judged import facts_of, judged
 from results.recording import RecordingPart
 from results.schedule import Schedule
 from results.slo import parse_slo
 from results.stamp.given import engine_facts, workload_facts
 from results.store import COMPLETE, STOPPED, RunFolder
-from results.summary import summarise
 from results.tables import write_warmup
 
 Json = dict[str, Any]
@@ -47,6 +47,7 @@ class Outcome:
 
     folder: Path
     summary: Json
+    verdict: Json
     stopped: bool
 
 
@@ -74,10 +75,12 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None) 
     conditions = finish(stamp)
     if emit.error is not None:
         raise emit.error
-    summary = summarise(recording, parse_slo(config.slo) if config.slo else None)
-    status = STOPPED if control.stops else COMPLETE
-    run.finish(recording, summary, status, utc_text(datetime.now(UTC)), conditions)
-    return Outcome(run.folder, summary, bool(control.stops))
+    label = STOPPED.upper() if control.stops else None
+    slo = parse_slo(config.slo) if config.slo else None
+    summary, verdict = judged(recording, slo, facts_of(run.info, label))
+    run.info["verdict"] = verdict.to_json()
+    run.finish(recording, summary, STOPPED if label else COMPLETE, utc_text(datetime.now(UTC)), conditions)
+    return Outcome(run.folder, summary, run.info["verdict"], bool(control.stops))
 
 
 def _stamp(prepared: Prepared, started: datetime) -> Stamp:

@@ -1,6 +1,8 @@
 """The exit codes of every command: one table."""
 
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import Any
 
 
 class Exit(IntEnum):
@@ -14,3 +16,13 @@ class Exit(IntEnum):
     DIFFERS = 5
     INCONCLUSIVE = 6
     INTERRUPTED = 130
+
+
+def exit_code(summaries: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], stopped: bool) -> int:
+    """Of one or many runs: interrupted, then every request failed, then INVALID, then ok."""
+    if stopped:
+        return Exit.INTERRUPTED
+    requests = [summary["requests"] for summary in summaries]
+    if requests and all(one["failed"] and not one["completed"] for one in requests):
+        return Exit.ALL_FAILED
+    return Exit.OK if all(verdict["valid"] for verdict in verdicts) else Exit.INVALID

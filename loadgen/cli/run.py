@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from loadgen.cli.exit_codes import Exit
+from loadgen.cli.exit_codes import exit_code
 from loadgen.cli.options import GroupedCommand, config_options, one_line_errors, read_config
 
 
@@ -33,15 +33,9 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
         with Progress(len(prepared.schedule)) as progress:
             outcome = execute(prepared, progress)
     if as_json:
-        click.echo(json.dumps({"folder": str(outcome.folder), "stopped": outcome.stopped, **outcome.summary}))
+        found = {"folder": str(outcome.folder), "stopped": outcome.stopped, "verdict": outcome.verdict}
+        click.echo(json.dumps({**found, **outcome.summary}))
     else:
-        print_scorecard(outcome.summary, "STOPPED" if outcome.stopped else None)
+        print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
         click.echo(str(outcome.folder))
-    ctx.exit(_exit_code(outcome.summary, outcome.stopped))
-
-
-def _exit_code(summary: dict[str, Any], stopped: bool) -> int:
-    if stopped:
-        return Exit.INTERRUPTED
-    requests = summary["requests"]
-    return Exit.ALL_FAILED if requests["failed"] and not requests["completed"] else Exit.OK
+    ctx.exit(exit_code([outcome.summary], [outcome.verdict], outcome.stopped))

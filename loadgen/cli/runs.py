@@ -62,14 +62,16 @@ def _row(folder: Path) -> dict[str, Any]:
 def _show(folder: Path, as_json: bool) -> None:
     from loadgen.cli.scorecard import print_scorecard
     from loadgen.config import from_texts
+    from results.judged import facts_of, judged
     from results.slo import parse_slo
     from results.store import load_run
-    from results.summary import summarise
 
     found = load_run(folder)
     config = from_texts(found.info["config"])
-    summary = summarise(found.recording, parse_slo(config.slo) if config.slo else None)
+    slo = parse_slo(config.slo) if config.slo else None
+    summary, verdict = judged(found.recording, slo, facts_of(found.info, found.label))
     if as_json:
-        click.echo(json.dumps({"folder": str(folder), "label": found.label, **summary}))
+        told = {"folder": str(folder), "label": found.label, "verdict": verdict.to_json()}
+        click.echo(json.dumps({**told, **summary}))
     else:
-        print_scorecard(summary, found.label)
+        print_scorecard(summary, verdict.to_json(), found.label)

@@ -106,9 +106,19 @@ def workload_line(schedule: Schedule) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def print_scorecard(summary: dict[str, Any], label: str | None) -> None:
-    """Latencies, rates and slots of one run."""
+def print_verdict(verdict: dict[str, Any]) -> None:
+    """Whether the run may be believed, and what to do when not."""
     console = Console(width=WIDTH, highlight=False)
+    word = "VALID" if verdict["valid"] else "INVALID"
+    console.print(Text(f"{word}, {verdict['label']}: {verdict['suffices_for']}", style="bold"))
+    for finding in (*verdict["invalid"], *verdict["warnings"]):
+        console.print(Text(f"  {finding['code']}: {finding['text']}; {finding['remedy']}"))
+
+
+def print_scorecard(summary: dict[str, Any], verdict: dict[str, Any], label: str | None) -> None:
+    """Verdict, latencies, rates and slots of one run."""
+    console = Console(width=WIDTH, highlight=False)
+    print_verdict(verdict)
     if label:
         console.print(Text(f"{label}: figures of what was recorded", style="bold red"))
     requests = summary["requests"]
@@ -120,9 +130,14 @@ def print_scorecard(summary: dict[str, Any], label: str | None) -> None:
         table.add_column(name, justify="right")
     for key, title in LATENCY_ROWS:
         figures = summary[key]
-        cells = [_figure(figures, name) for name in ("p50", "p95", "p99", "max", "mean")]
-        table.add_row(title, str(figures["n"]), *cells)
+        shown = figures.get("of_this_run") or figures
+        cells = [_figure({**figures, **shown}, name) for name in ("p50", "p95", "p99", "max", "mean")]
+        if "of_this_run" in figures:
+            cells = [f"[{text}]" for text in cells]
+        table.add_row(Text(title), str(figures["n"]), *(Text(text) for text in cells))
     console.print(table)
+    if any("of_this_run" in summary[key] for key, _ in LATENCY_ROWS):
+        console.print(Text("[...]: overloaded; of this run of so many requests, and growing with its length"))
     rates, slo = summary["rates"], summary["slo"]
     table = Table(show_header=False, title="Rates and slots", title_justify="left")
     for column in ("name", "value", "what"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from loadgen.cli.exit_codes import Exit
+from loadgen.cli.exit_codes import exit_code
 from loadgen.cli.options import GroupedCommand, config_options, one_line_errors, read_config, read_rows
 from loadgen.config import SweepOptions
 
@@ -50,9 +50,4 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
         else:
             print_sweep(found)
             click.echo(str(planned.folder))
-    ctx.exit(Exit.INTERRUPTED if status == STOPPED else _exit_code(found))
-
-
-def _exit_code(found: list[dict[str, Any]]) -> int:
-    failed = [one["summary"]["requests"]["completed"] == 0 for one in found]
-    return Exit.ALL_FAILED if failed and all(failed) else Exit.OK
+    ctx.exit(exit_code([one["summary"] for one in found], [one["verdict"] for one in found], status == STOPPED))

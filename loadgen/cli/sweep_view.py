@@ -21,7 +21,7 @@ COLUMNS = {
     "TPOT p50": ("tpot_ms", "p50"),
     "ITL p99": ("itl_ms", "p99"),
     "tok/s": ("rates", "output_tokens_per_s"),
-    "goodput req/s": ("slo", "goodput_rps"),
+    "goodput": ("slo", "goodput_rps"),
     "wasted": ("slots", "wasted_slot_fraction"),
     "unused": ("slots", "unused_slot_fraction"),
     "padding": ("slots", "padding_fraction"),
@@ -89,7 +89,9 @@ def summaries(sweep: Sweep) -> list[dict[str, Any]]:
         folder = sweep.folder / point.folder
         if is_complete(folder):
             summary = json.loads((folder / "summary.json").read_text())
-            found.append({"engine": point.engine, "load": point.load, "repeat": point.repeat, "summary": summary})
+            verdict = json.loads((folder / "run.json").read_text())["verdict"]
+            named = {"engine": point.engine, "load": point.load, "repeat": point.repeat}
+            found.append({**named, "verdict": verdict, "summary": summary})
     return found
 
 
@@ -98,13 +100,20 @@ def print_sweep(found: list[dict[str, Any]]) -> None:
     console = Console(width=max(WIDTH, Console().width), highlight=False)
     table = Table(title="Latency in ms from the scheduled time", title_justify="left", box=None, pad_edge=False)
     for title in ("engine", "load", "rep"):
-        table.add_column(title)
+        table.add_column(title, no_wrap=True)
     for title in COLUMNS:
         table.add_column(title, justify="right")
     for one in found:
-        cells = [cell(one["summary"][group].get(name)) for group, name in COLUMNS.values()]
+        cells = [_cell(one["summary"][group], name) for group, name in COLUMNS.values()]
         table.add_row(Text(one["engine"]), Text(one["load"]), str(one["repeat"]), *cells)
     console.print(table)
+
+
+def _cell(figures: dict[str, Any], name: str) -> Text:
+    """A figure; in brackets where it is withheld as one of the system and stands for this run alone."""
+    if name in figures.get("of_this_run", {}):
+        return Text(f"[{cell(figures['of_this_run'][name])}]")
+    return Text(cell(figures.get(name)))
 
 
 def duration(seconds: float) -> str:

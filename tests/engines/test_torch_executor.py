@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the tinygpt executor needs torch")
 
 from engines.attention import eager, mask_ceiling, mask_scores, sdpa  # noqa: E402
-from engines.batch_invariant import check_row_invariance  # noqa: E402
+from engines.batch_invariant import check_row_invariance, tiled_linear  # noqa: E402
 from engines.engine import Request, SamplingParams  # noqa: E402
 from engines.fused_layers import FusedLayers, whole_linear  # noqa: E402
 from engines.joint_prefill import padded_mask, padded_positions  # noqa: E402
@@ -245,6 +245,18 @@ def test_batch_invariant_is_refused_where_a_rows_place_decides_its_bits():
     assert "\n" not in str(refusal.value)
 
 
+def test_a_tiled_product_is_the_products_of_its_tiles():
+    """Every product has as many rows as a tile, so how many tiles there are decides no bit."""
+    drawn = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(640, 1024, generator=drawn), (torch.randn(1024, 256, generator=drawn),)
+    base = torch.randn(640, 256, generator=drawn)
+    together, apart = torch.empty_like(base), torch.empty_like(base)
+    tiled_linear(32)(x, weight, (together,), (base,))
+    for rows in torch.arange(640).split(32):
+        torch.addmm(base[rows], x[rows], weight[0], out=apart[rows[0] : rows[-1] + 1])
+    assert torch.equal(together, apart)
+
+
 def padded_case(lengths=(3, 24)):
     """Random scaled queries, keys, values of a left-padded rectangle, as attention wants them, and its mask."""
     drawn = torch.Generator().manual_seed(0)
@@ -288,7 +300,7 @@ def test_masking_twice_is_masking_once():
 
 def test_positions_count_from_a_texts_first_token(learned):
     """The position bug: with learned positions an index into the padded rectangle in place of the position changes
-    what the short texts get. With rotary positions it would not show: they only know distances."""
+    what the short texts get. With rotary positions a prefill would not show it: they only know distances."""
     assert padded_positions(torch.tensor([2, 4]), 4).tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
     for policy in (static(3), continuous(2)):
         assert assert_equal_alone(learned, policy, BESIDE_LONG) == 0
@@ -319,18 +331,20 @@ def row_of(request):
 
 def test_a_sequence_that_sits_out_a_step_keeps_its_cache(two_layers):
     """Rows are moved about in the cache as others come and go; nobody's keys and values get lost by it."""
-    requests = random_asks(random.Random(8), 4)
+    drawn = random.Random(8)
+    requests = asks(*[([drawn.randrange(256) for _ in range(tokens)], 8) for tokens in (9, 30, 4, 17)])
     reference = alone(two_layers, requests)
     executor = TorchExecutor(two_layers, slots=4)
     rows = [row_of(request) for request in requests]
-    tokens = {number: [] for number in range(4)}
-    for turn in ((0, 1, 2, 3), (3, 1), (2,), (0, 1, 2, 3), (3, 0), (1, 2), (2, 1, 0)):
-        batch = Batch("decode" if tokens[0] or turn != (0, 1, 2, 3) else "prefill", [rows[number] for number in turn])
-        for number, token in zip(turn, executor.run(batch), strict=True):
-            tokens[number].append(token)
+    executor.run(Batch("prefill", rows))
+    for row in rows:
+        row.output_tokens = 1
+    for turn in ((3, 1), (2,), (0, 1, 2, 3), (3, 0), (1, 2), (2, 1, 0), (0, 1, 2, 3)):
+        executor.run(Batch("decode", [rows[number] for number in turn]))
+        for number, logits in zip(turn, executor.last_logits, strict=True):
+            expected = reference[number].logits[rows[number].output_tokens]
+            assert torch.allclose(logits, expected, atol=LOGIT_TOLERANCE)
             rows[number].output_tokens += 1
-    for number, got in tokens.items():
-        assert got == reference[number].tokens[: len(got)]
 
 
 @pytest.mark.parametrize("size", [SMALL, pytest.param(TinyGPTConfig(), marks=pytest.mark.slow)], ids=["small", "whole"])
