@@ -66,26 +66,38 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 def _foreign(name: str, options: dict[str, str]) -> Engine:
     engine_class = _load(name)
+    if not callable(engine_class):
+        raise ValueError(f"{name} is not a class: it cannot make an engine")
     given = _take(options, engine_class)
     slots = options.pop("slots", None)
+    known = ", ".join(dict.fromkeys([*_parameters(engine_class), "slots"]))
     if options:
-        known = ", ".join([*_parameters(engine_class), "slots"])
         raise ValueError(f"engine {name} has no option {next(iter(options))!r}: known are {known}")
+    try:
+        inspect.signature(engine_class).bind(**given)
+    except TypeError as error:
+        raise ValueError(f"engine {name}: {error}; its options are {known}") from None
     return InProcessEngine(engine_class(**given), _read("slots", int, slots) if slots else None)
 
 
 def _load(reference: str) -> Any:
     """MODULE:ATTRIBUTE or FILE.py:ATTRIBUTE."""
     place, _, attribute = reference.rpartition(":")
-    try:
-        module = _module_from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name != place:
-            raise
-        raise ValueError(f"no module {place!r}: write FILE.py:CLASS for a file") from None
+    module = _module_from_file(Path(place)) if place.endswith(".py") else _module(place, reference)
     if not hasattr(module, attribute):
         raise ValueError(f"{place} has no {attribute!r}")
     return getattr(module, attribute)
+
+
+def _module(place: str, reference: str) -> types.ModuleType:
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise ValueError(f"{reference!r} names no module: write FILE.py:CLASS or MODULE:CLASS")
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise
+        raise ValueError(f"no module {place!r}: write FILE.py:CLASS for a file") from None
 
 
 def _module_from_file(path: Path) -> types.ModuleType:
@@ -129,6 +141,8 @@ def _read(key: str, annotation: Any, text: str) -> Any:
     try:
         if get_origin(annotation) is Literal:
             return _one_of(text, get_args(annotation))
+        if annotation not in readers:
+            raise ValueError(f"its annotation {annotation!r} is none that can be read from a text")
         return readers[annotation](text)
     except ValueError as error:
         raise ValueError(f"engine option {key}={text}: {error}") from None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from engines.engine import JSON, Request, Step, StepOutput
+from results.recording import KINDS
 from results.slots import SLOT_STATES, StepWork
 
 
@@ -42,19 +43,21 @@ class InProcessEngine:
         self._takes_now = _takes_an_argument(engine.step)
         self._open: set[int] = set()
         self._dropped: set[int] = set()
+        self._added: set[int] = set()
 
     def add_request(self, request: Request) -> None:
         """Hand it on."""
         self._engine.add_request(request)
         self._open.add(request.request_id)
+        self._added.add(request.request_id)
 
     def has_work(self) -> bool:
-        """Its own word."""
-        return bool(self._engine.has_work())
+        """Its own word, while it holds anything that was not aborted."""
+        return bool(self._open) and bool(self._engine.has_work())
 
     def ready_ns(self, now_ns: int) -> int | None:
         """Now while it has work, unless it knows better."""
-        if hasattr(self._engine, "ready_ns"):
+        if self._open and hasattr(self._engine, "ready_ns"):
             at_ns: int | None = self._engine.ready_ns(now_ns)
             return at_ns
         return now_ns if self.has_work() else None
@@ -83,33 +86,43 @@ class InProcessEngine:
     def step(self, now_ns: int) -> Step:
         """One step, with what it left out filled in. ValueError when it speaks of requests it does not hold."""
         result = self._engine.step(now_ns) if self._takes_now else self._engine.step()
-        if isinstance(result, Step):
-            step = result
-            if step.work is not None:
-                self._check(step.work)
-        else:
-            step = Step([_output(one) for one in result or ()])
-        step.outputs = [output for output in step.outputs if self._holds(output)]
-        finished = [output.request_id for output in step.outputs if output.finished]
-        step.ended = step.ended or finished
-        self._open.difference_update(finished)
+        step = result if isinstance(result, Step) else Step(list(result or ()))
+        held = frozenset(self._open)
+        self._check(step, held)
+        step.outputs = [output for told in step.outputs if (output := self._output(told)) is not None]
+        step.ended = step.ended or sorted(held - self._open)
         return step
 
-    def _holds(self, output: StepOutput) -> bool:
-        if output.request_id in self._open:
-            return True
-        if output.request_id in self._dropped:
-            return False
-        raise ValueError(f"step() gave tokens to request {output.request_id}, which has ended or was never added")
+    def _output(self, told: StepOutput | Iterable[Any]) -> StepOutput | None:
+        """What it told, in plain values; None for a request that was aborted."""
+        output = told if isinstance(told, StepOutput) else StepOutput(*told)
+        request_id = int(output.request_id)
+        if request_id in self._dropped:
+            return None
+        if request_id not in self._open:
+            raise ValueError(f"step() gave tokens to request {request_id}, which has ended or was never added")
+        if output.finished:
+            self._open.remove(request_id)
+        token_ids = tuple(int(token_id) for token_id in output.token_ids)
+        return StepOutput(request_id, token_ids, bool(output.finished), output.finish_reason)
 
-    def _check(self, work: StepWork) -> None:
-        total = sum(getattr(work, name) for name in SLOT_STATES)
-        if self._slots is not None and total != self._slots:
-            raise ValueError(f"step() told of {total} slots in the six states, the engine has {self._slots}")
+    def _check(self, step: Step, held: frozenset[int]) -> None:
+        """What it told of requests and slots must be about its own."""
+        for request_id in (*(request_id for request_id, _ in step.admitted), *step.ended):
+            if request_id not in held and request_id not in self._dropped:
+                raise ValueError(f"step() told of request {request_id}, which has ended or was never added")
+        for request_id in step.released:
+            if request_id not in self._added:
+                raise ValueError(f"step() released request {request_id}, which was never added")
+        if step.work is not None:
+            self._check_work(step.work)
 
-
-def _output(told: StepOutput | Iterable[Any]) -> StepOutput:
-    return told if isinstance(told, StepOutput) else StepOutput(*told)
+    def _check_work(self, work: StepWork) -> None:
+        if work.kind not in KINDS:
+            raise ValueError(f"step() told of a step of kind {work.kind!r}: known are {', '.join(KINDS)}")
+        counts = [getattr(work, name) for name in SLOT_STATES]
+        if self._slots is not None and None not in counts and sum(counts) != self._slots:
+            raise ValueError(f"step() told of {sum(counts)} slots in the six states, the engine has {self._slots}")
 
 
 def _takes_an_argument(step: Any) -> bool:

@@ -21,7 +21,8 @@ from results.report.asked import (
 )
 from results.report.differences import differences
 from results.report.failures import Failures, failures_of
-from results.report.verdicts import NOT_JUDGED, Verdict, read_verdict
+from results.report.judging import verdict_of
+from results.report.verdicts import NOT_JUDGED, Verdict
 from results.slo import parse_slo
 from results.store import INCOMPLETE, file_sha256, load_run
 from results.summary import summarise
@@ -90,7 +91,7 @@ def read_folder(folder: Path) -> Folder:
         raise ValueError(f"{folder} is no run folder and no sweep folder: it has neither run.json nor sweep.json")
     run = load_run(folder)
     load, rate_rps = load_of(run.info, run.recording.schedule)
-    point = _with_rows(Point(folder, folder.name, engine_of(run.info), load, rate_rps, 0, COMPLETE), {})
+    point = _with_rows(Point(folder, folder.name, engine_of(run.info), load, rate_rps, 0, COMPLETE), {}, 1)
     return Folder(
         kind="run",
         status=str(run.info.get("status")),
@@ -163,15 +164,16 @@ def _read_point(sweep: Path, row: Json, told: Json) -> Point:
         return _unread(point, f"its folder {place} lies outside the sweep")
     if not (point.folder / "run.json").is_file():
         return point
-    return _with_rows(point, config_of(told))
+    return _with_rows(point, config_of(told), max(int(told.get("repeats") or 1), 1))
 
 
-def _with_rows(point: Point, shared_config: Json) -> Point:
+def _with_rows(point: Point, shared_config: Json, repeats: int) -> Point:
     """The point with what its folder holds; a folder that cannot be read is a point too."""
     try:
         run = load_run(point.folder)
         limits = limits_of(_read_json(point.folder / "summary.json"), config_of(run.info), shared_config)
         summary = summarise(run.recording, parse_slo(limits) if limits else None)
+        verdict, faults = verdict_of(run.info, run.recording, run.label, repeats)
         conditions = _read_json(point.folder / "conditions.json") or {}
     except (ValueError, OSError, KeyError, TypeError, IndexError) as error:
         text = " ".join(str(error).replace(str(point.folder), point.name).split())
@@ -189,8 +191,8 @@ def _with_rows(point: Point, shared_config: Json) -> Point:
         summary=summary,
         workload=workload_of(run.recording.schedule),
         failures=failures_of(run.recording),
-        verdict=read_verdict(run.info.get("verdict")),
-        faults=() if run.label == INCOMPLETE else (*_changed(point.folder, run.info), *_stored(point.folder, summary)),
+        verdict=verdict,
+        faults=(*faults, *([] if run.label == INCOMPLETE else _faults(point.folder, run.info, summary))),
     )
 
 
@@ -198,6 +200,10 @@ def _unread(point: Point, fault: str) -> Point:
     return Point(
         point.folder, point.name, point.engine, point.load, point.rate_rps, point.repeat_id, UNREADABLE, faults=(fault,)
     )
+
+
+def _faults(folder: Path, info: Json, summary: Json) -> tuple[str, ...]:
+    return (*_changed(folder, info), *_stored(folder, summary))
 
 
 def _changed(folder: Path, info: Json) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from results.report import write_report
-from tests.results.report.folders import INVALID, OVERLOADED, edit, make_run, make_sweep, point_of
+from tests.results.report.folders import INVALID, edit, make_run, make_sweep, point_of
 from tests.results.report.reading import read
 
 SIX_MB = 6 * 1000 * 1000
@@ -61,24 +61,20 @@ def test_chart_places_and_ids_are_fixed_and_unique(sweep: Path) -> None:
 
 def test_the_first_sentences_answer_which_engine_carries_the_rate(tmp_path: Path) -> None:
     """At a rate that tells the engines apart, by name, with the share of requests that attain."""
-    sweep = make_sweep(tmp_path, requests="200")
-    edit(point_of(sweep, "one-by-one", "16") / "run.json", verdict=OVERLOADED)
-    text = read(write_report(sweep).read_text()).text
+    text = read(write_report(make_sweep(tmp_path, requests="200")).read_text()).text
     assert "At 16 req/s within ttft<=1s,tpot<=50ms (attainment ≥ 99 %): static,batch=4 (100 %) and " in text
-    assert "continuous,batch=4 (100 %) carry it; one-by-one" in text
+    assert "continuous,batch=4 (100 %) carry it; one-by-one (42 %) does not." in text
     assert "times the output tokens/s of one-by-one serving, and continuous batching makes" in text
 
 
 def test_latencies_of_overloaded_points_and_bursts_stand_in_brackets(tmp_path: Path) -> None:
     """They are of this run, grow with its length, and are drawn hollow; TPOT is not touched."""
-    sweep = make_sweep(tmp_path)
-    edit(point_of(sweep, "one-by-one", "16") / "run.json", verdict=OVERLOADED)
-    found = read(write_report(sweep).read_text())
-    for head in ("one-by-one @ 16/s", "static,batch=4 @ burst"):
+    found = read(write_report(make_sweep(tmp_path, loads=("4", "64", "burst"), requests="200")).read_text())
+    for head in ("one-by-one @ 64/s", "static,batch=4 @ burst"):
         assert re.fullmatch(r"\[[\d,.]+\]", found.texts["scorecard", head, "ttft_ms.p50"]), head
         assert not found.texts["scorecard", head, "tpot_ms.p50"].startswith("[")
-    assert not found.texts["scorecard", "static,batch=4 @ 16/s", "ttft_ms.p50"].startswith("[")
-    assert "overloaded: […] of this run of 60 requests, grows with its length" in found.text
+    assert not found.texts["scorecard", "static,batch=4 @ 4/s", "ttft_ms.p50"].startswith("[")
+    assert "overloaded: […] of this run of 200 requests, grows with its length" in found.text
     one_by_one = found.charts["ttft"]["data"][0]["marker"]["symbol"]
     assert one_by_one[0] == "square" and one_by_one[1] == "square-open"
 
@@ -99,12 +95,13 @@ def test_a_withheld_latency_of_the_stored_summary_is_no_difference(tmp_path: Pat
 
 def test_an_invalid_point_says_why_and_what_to_do(tmp_path: Path) -> None:
     """And no rate is carried on its evidence."""
-    sweep = make_sweep(tmp_path)
+    sweep = make_sweep(tmp_path, requests="200")
     edit(point_of(sweep, "static,batch=4", "16") / "run.json", verdict=INVALID)
     found = read(write_report(sweep).read_text())
     assert "INVALID at 1 of 9 points" in found.text
     assert "3 % of the requests failed" in found.text and "→ mend the engine" in found.text
-    assert "✓ 4 req/s" in found.text
+    assert found.texts["answer", "static,batch=4", "slo.attainment"] == "✗ 100 %"
+    assert "the verdict in run.json is INVALID (FAILURES) with a load that is STABLE, the rows give VALID" in found.text
 
 
 def test_repeats_show_their_mean_with_the_smallest_and_the_largest(tmp_path: Path) -> None:
@@ -123,9 +120,18 @@ def test_a_single_run_has_the_same_page_with_what_applies(tmp_path: Path) -> Non
     assert str(tmp_path) not in found.text.partition("Conditions:")[0]
 
 
-def test_without_a_verdict_the_page_says_that_nobody_has_judged(tmp_path: Path) -> None:
+def test_without_a_stored_verdict_the_rows_are_judged(tmp_path: Path) -> None:
+    """A run of before the verdicts has one all the same."""
+    run = make_run(tmp_path)
+    edit(run / "run.json", verdict=None)
+    assert "VALID" in read(write_report(run).read_text()).text
+
+
+def test_what_cannot_be_judged_is_said_to_be_not_judged(tmp_path: Path) -> None:
     """Absence of a verdict is not a verdict."""
-    text = read(write_report(make_sweep(tmp_path, loads=("16",), verdict=None)).read_text()).text
+    run = make_run(tmp_path)
+    edit(run / "run.json", verdict=None, clock="sundial")
+    text = read(write_report(run).read_text()).text
     assert "NOT JUDGED: no verdict is stored" in text
     assert "? 100 %" in text and "✓ 100 %" not in text
 
@@ -157,3 +163,10 @@ def test_the_command_prints_the_path_and_refuses_in_one_line(tmp_path: Path) -> 
     assert (done.exit_code, done.output) == (0, f"{run / 'report.html'}\n")
     refused = CliRunner().invoke(report, [str(tmp_path)])
     assert refused.exit_code == 2 and len(refused.output.strip().splitlines()) == 1
+
+
+def test_a_failed_run_is_invalid_and_its_quantiles_are_infinite(tmp_path: Path) -> None:
+    """Shown as inf (failures), never as a number of the others."""
+    found = read(write_report(make_run(tmp_path, "one-by-one", "64", timeout="100ms")).read_text())
+    assert found.texts["scorecard", "one-by-one @ 64/s", "ttft_ms.p95"] == "inf (failures)"
+    assert "INVALID" in found.text and "timeout_total" in found.text

@@ -1,0 +1,88 @@
+"""The page in a real browser: no request, no complaint, the figures where they belong, on wide and narrow screens."""
+
+from pathlib import Path
+
+import pytest
+
+from results.report import write_report
+from tests.results.report.browser import CHROMIUM, look
+from tests.results.report.folders import make_run, make_sweep
+from tests.results.report.reading import read
+
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: the page was not opened")
+WIDTH = "document.documentElement.scrollWidth"
+DRAWN = "[...document.querySelectorAll('.plot')].filter(plot => plot.querySelector('svg.main-svg')).length"
+COLOURS = (
+    "[getComputedStyle(document.body).backgroundColor,"
+    " document.querySelector('#chart-throughput').layout.font.color,"
+    " getComputedStyle(document.querySelector('rect.s-idle')).fill]"
+)
+CELL = "document.querySelector('table.scorecard td[data-metric=\"ttft_ms.p50\"]').textContent"
+HOVER = (
+    "(() => { const rect = document.querySelector('svg.slots rect.s-decoding');"
+    " rect.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}));"
+    " return rect.closest('.picture').querySelector('.readout').textContent; })()"
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(make_sweep(tmp_path_factory.mktemp("sweep")))
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_opens_offline_without_a_request_or_a_complaint(page: Path, width: int, dark: bool) -> None:
+    """Only the file itself is read; every chart is drawn; nothing sticks out to the right."""
+    seen = look(page, WIDTH, DRAWN, width=width, dark=dark)
+    assert seen.requests == [page.resolve().as_uri()]
+    assert seen.complaints == []
+    assert seen.found[WIDTH] <= width
+    assert seen.found[DRAWN] == len(read(page.read_text()).charts)
+
+
+@needs_browser
+def test_colours_follow_the_persons_scheme(page: Path) -> None:
+    """Background, chart text and slot colours differ between light and dark."""
+    light, dark = (look(page, COLOURS, dark=dark).found[COLOURS] for dark in (False, True))
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+
+
+@needs_browser
+def test_tables_hold_their_figures_and_the_picture_says_who_sits_where(page: Path) -> None:
+    """The first cell is what the file says; pointing at a slot names its request."""
+    seen = look(page, CELL, HOVER)
+    texts = read(page.read_text()).texts
+    assert seen.found[CELL] == texts["scorecard", "one-by-one @ 4/s", "ttft_ms.p50"]
+    assert seen.found[HOVER].startswith("request ") and "decoding, slot" in seen.found[HOVER]
+
+
+@needs_browser
+def test_a_single_run_opens_as_well(tmp_path: Path) -> None:
+    """Also one whose engine's name is markup."""
+    page = write_report(make_run(tmp_path, load="burst"))
+    seen = look(page, DRAWN, width=400)
+    assert (seen.requests, seen.complaints) == ([page.resolve().as_uri()], [])
+    assert seen.found[DRAWN] == 2
+
+
+@needs_browser
+def test_hostile_names_do_nothing_in_a_browser(tmp_path: Path) -> None:
+    """No script runs, no chart breaks, and the legend shows the name as it is."""
+    import json
+
+    sweep = make_sweep(tmp_path, engines=("one-by-one",), loads=("16", "burst"))
+    told = json.loads((sweep / "sweep.json").read_text())
+    name = "</script><script>window.evil=1</script><a href='https://example.org'>x</a>%{x}&lt;"
+    told["engines"] = [name]
+    for point in told["points"]:
+        point["engine"] = name
+    (sweep / "sweep.json").write_text(json.dumps(told))
+    legend = "document.querySelector('#chart-throughput .legendtext:not(:empty)').textContent + '|' + "
+    links = "[...document.querySelectorAll('#chart-throughput a')].length"
+    names = "[...document.querySelectorAll('#chart-throughput .legendtext')].map(item => item.textContent).join('|')"
+    seen = look(write_report(sweep), "typeof window.evil", links, names, legend + "''")
+    assert seen.found["typeof window.evil"] == "undefined" and seen.found[links] == 0
+    assert name in seen.found[names].replace("\u00a0", " ")
+    assert (len(seen.requests), seen.complaints) == (1, [])
