@@ -42,7 +42,7 @@ def _over_budget(case: Case, lag: metrics.Float64, ttft: metrics.Float64) -> lis
         ("max", float(lag[-1]), max(lines.lag_max_ns, lines.lag_max_ttft_ratio * median)),
     )
     return [
-        f"requests were handed over late: {name} {value / NS_PER_MS:.1f} ms of {len(lag)} requests, "
+        f"the {name} lateness of {len(lag)} hand-overs is {value / NS_PER_MS:.1f} ms, "
         f"allowed are {limit / NS_PER_MS:.1f} ms"
         for name, value, limit in found
         if value > limit

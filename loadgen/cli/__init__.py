@@ -8,6 +8,7 @@ COMMANDS = {
     "run": ("loadgen.cli.run", "Play one schedule against one engine and write a run folder."),
     "sweep": ("loadgen.cli.sweep", "Run engines x loads x repeats on the same schedules, and write one report."),
     "schedule": ("loadgen.cli.schedule", "Make a schedule, show what it is, save it."),
+    "report": ("loadgen.cli.report", "Rebuild the HTML page of a run or a sweep from its rows."),
     "doctor": ("loadgen.cli.doctor", "Check this machine before measuring, and say how to mend what is wrong."),
     "runs": ("loadgen.cli.runs", "List run folders, or show one, rebuilt from its rows."),
 }

@@ -15,7 +15,7 @@ from loadgen.cli.options import GroupedCommand, config_options, one_line_errors,
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 @click.pass_context
 def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Play one schedule against one engine and write a run folder.
+    """Play one schedule against one engine and write a run folder with a report.
 
     \b
     tokenload run --engine static,batch=8 --rate 16
@@ -25,6 +25,7 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
         config = read_config(given)
         from loadgen.cli.scorecard import Progress, print_plan, print_scorecard
         from loadgen.session import execute, prepare
+        from results.report import write_report
 
         prepared = prepare(config)
         print_plan(prepared)
@@ -32,10 +33,11 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
             return
         with Progress(len(prepared.schedule)) as progress:
             outcome = execute(prepared, progress)
+        page = write_report(outcome.folder)
     if as_json:
-        found = {"folder": str(outcome.folder), "stopped": outcome.stopped, "verdict": outcome.verdict}
+        found = {"folder": str(outcome.folder), "report": str(page), "stopped": outcome.stopped, "verdict": outcome.verdict}
         click.echo(json.dumps({**found, **outcome.summary}))
     else:
         print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
-        click.echo(str(outcome.folder))
+        click.echo(str(page))
     ctx.exit(exit_code([outcome.summary], [outcome.verdict], outcome.stopped))

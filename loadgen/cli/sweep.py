@@ -32,6 +32,7 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
     with one_line_errors():
         from loadgen.cli.sweep_view import SweepProgress, print_sweep, print_sweep_plan, summaries
         from loadgen.sweep import load_sweep, plan_sweep, run_sweep
+        from results.report import write_report
         from results.store import STOPPED
 
         if resume is not None:
@@ -44,10 +45,12 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
             return
         with SweepProgress(planned) as progress:
             status = run_sweep(planned, progress)
+        page = write_report(planned.folder)
         found = summaries(planned)
         if as_json:
-            click.echo(json.dumps({"folder": str(planned.folder), "status": status, "points": found}))
+            told = {"folder": str(planned.folder), "report": str(page), "status": status, "points": found}
+            click.echo(json.dumps(told))
         else:
             print_sweep(found)
-            click.echo(str(planned.folder))
+            click.echo(str(page))
     ctx.exit(exit_code([one["summary"] for one in found], [one["verdict"] for one in found], status == STOPPED))

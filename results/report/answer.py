@@ -108,10 +108,10 @@ def _who_carries(folder: Folder) -> str:
         return ""
     found = {engine: carried(folder.of(engine, load)) for engine in folder.engines}
     parts = []
-    for answer, verb in ((YES, "carries it"), (OPEN, "attains it, stability not judged"), (NO, "does not")):
+    for answer, verb in ((YES, "carries it"), (OPEN, "attains it, stability not judged"), (NO, "does not"), (MISSING, "was not recorded")):
         names = [_with_share(engine, one) for engine, one in found.items() if one.answer == answer]
         if names:
-            words = verb.replace("carries", "carry").replace("attains", "attain").replace("does", "do")
+            words = verb.replace("carries", "carry").replace("attains", "attain").replace("does", "do").replace("was", "were")
             parts.append(f"{joined(names)} {verb if len(names) == 1 else words}")
     text = "; ".join(parts)
     return f"At {load_text(load)} within {folder.slo} (attainment ≥ {percent(ATTAINMENT_SHARE)}): {text}."

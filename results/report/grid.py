@@ -14,7 +14,8 @@ YES, NO, OPEN, MISSING = "yes", "no", "open", "missing"
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Whether one engine carries one load: yes, no, open (it attains, but nobody says it is stable) or missing."""
+    """Whether one engine carries one load: yes, no, open (it attains, but nobody says it is stable), or missing
+    (not recorded, or not to its end)."""
 
     answer: str
     attainment_share: float | None
@@ -40,7 +41,7 @@ def carried(points: tuple[Point, ...]) -> Carried:
     if attained is None:
         return Carried(OPEN, None, "no SLO")
     if len(found) < len(points) or any(point.state != COMPLETE for point in found):
-        return Carried(OPEN, attained, "not all recorded")
+        return Carried(MISSING, attained, "not all recorded")
     if any(point.verdict.valid is False for point in found):
         return Carried(NO, attained, "INVALID")
     if any(is_overloaded(point) for point in found):

@@ -81,7 +81,7 @@ def wait_for(found: Callable[[], Any], within_s: float = 30) -> Any:
         value = found()
         if value:
             return value
-        time.sleep(0.005)
+        time.sleep(0.002)
     raise AssertionError("nothing came")
 
 
@@ -168,6 +168,18 @@ def test_twenty_killed_runs_are_readable(tmp_path: Path, start: Start) -> None:
     chance = random.SystemRandom()
     for group in range(5):
         kill_at(start, tmp_path / f"runs{group}", [chance.uniform(0, 8) for _ in range(4)])
+
+
+@pytest.mark.realtime
+def test_a_run_that_is_killed_as_it_begins_is_readable(tmp_path: Path, start: Start) -> None:
+    """Readable at any moment: a folder that exists is a run folder, from the first instant on."""
+    child = start(tmp_path / "runs", "--engine", "continuous,executor=cost", "--rate", "40")
+    folder = wait_for(lambda: next((tmp_path / "runs").glob("*"), None))
+    child.process.kill()
+    child.end()
+    run = load_run(folder)
+    assert run.label == "INCOMPLETE"
+    assert set(run.recording.requests["status"].tolist()) == {Status.NOT_DISPATCHED}
 
 
 @pytest.mark.realtime

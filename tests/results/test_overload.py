@@ -111,9 +111,9 @@ def test_a_fluid_queue_below_capacity_does_not_grow():
 
 def test_in_flight_is_counted_from_due_to_end():
     """A request is in flight from its due time, that moment included, to its end, that moment excluded."""
-    q = in_flight(int64([0, 100]), int64([150, 300]), 400)
+    q = in_flight(int64([0, 101]), int64([151, 300]), 400)
     grid = 2 * np.arange(200) + 1
-    assert q.tolist() == [int(0 <= t < 150) + int(100 <= t < 300) for t in grid]
+    assert q.tolist() == [int(0 <= t < 151) + int(101 <= t < 300) for t in grid]
 
 
 def test_rise_is_the_slope_of_least_squares_over_the_span():

@@ -461,7 +461,7 @@ def test_lateness_has_a_budget():
     assert warned.valid
     assert "of all TTFT" in warned.warnings[0].text
     late = judged(play(clock=Wall(oversleep_ns=6 * MS)), "real")
-    assert "p99 6.0 ms of 1200 requests, allowed are 5.0 ms" in late.invalid[0].text
+    assert "the p99 lateness of 1200 hand-overs is 6.0 ms, allowed are 5.0 ms" in late.invalid[0].text
     one = judged(play(workload(), clock=Wall(stutter=(500, 110 * MS))), "real")
     assert one.checks["CLIENT_LATE"] == "failed"
     assert "max" in one.invalid[0].text

@@ -37,7 +37,7 @@ class Seen:
 def look(page: Path, *expressions: str, width: int = 1280, dark: bool = False, whole: bool = False) -> Seen:
     """Open a file, wait until its charts are drawn, evaluate, take a picture."""
     assert CHROMIUM is not None
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [CHROMIUM, f"--user-data-dir={profile}", *FLAGS], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

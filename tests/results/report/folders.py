@@ -137,7 +137,11 @@ def _point(place: str, engine: str, load: str, repeat: int) -> dict[str, Any]:
 
 
 def _told(
-    engines: tuple[str, ...], loads: tuple[str, ...], repeats: int, points: list[dict[str, Any]], options: dict[str, str]
+    engines: tuple[str, ...],
+    loads: tuple[str, ...],
+    repeats: int,
+    points: list[dict[str, Any]],
+    options: dict[str, str],
 ) -> dict[str, Any]:
     return {
         "schema_version": 1, "kind": "sweep", "status": "complete", "started_utc": "2026-11-29T12:00:00+00:00",

@@ -1,11 +1,12 @@
 """The page in a real browser: no request, no complaint, the figures where they belong, on wide and narrow screens."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from results.report import write_report
-from tests.results.report.browser import CHROMIUM, look
+from tests.results.report.browser import CHROMIUM, Seen, look
 from tests.results.report.folders import make_run, make_sweep
 from tests.results.report.reading import read
 
@@ -23,6 +24,7 @@ HOVER = (
     " rect.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}));"
     " return rect.closest('.picture').querySelector('.readout').textContent; })()"
 )
+ASKED = (WIDTH, DRAWN, COLOURS, CELL, HOVER)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +32,21 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(make_sweep(tmp_path_factory.mktemp("sweep")))
 
 
+@pytest.fixture(scope="module")
+def views(page: Path) -> dict[tuple[int, bool], Seen]:
+    """(width, dark) -> what was seen."""
+    sizes = [(width, dark) for width in (1280, 400) for dark in (False, True)]
+    return {(width, dark): look(page, *ASKED, width=width, dark=dark) for width, dark in sizes}
+
+
 @needs_browser
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_opens_offline_without_a_request_or_a_complaint(page: Path, width: int, dark: bool) -> None:
+def test_it_opens_offline_without_a_request_or_a_complaint(
+    page: Path, views: dict[tuple[int, bool], Seen], width: int, dark: bool
+) -> None:
     """Only the file itself is read; every chart is drawn; nothing sticks out to the right."""
-    seen = look(page, WIDTH, DRAWN, width=width, dark=dark)
+    seen = views[width, dark]
     assert seen.requests == [page.resolve().as_uri()]
     assert seen.complaints == []
     assert seen.found[WIDTH] <= width
@@ -43,19 +54,20 @@ def test_it_opens_offline_without_a_request_or_a_complaint(page: Path, width: in
 
 
 @needs_browser
-def test_colours_follow_the_persons_scheme(page: Path) -> None:
+def test_colours_follow_the_persons_scheme(views: dict[tuple[int, bool], Seen]) -> None:
     """Background, chart text and slot colours differ between light and dark."""
-    light, dark = (look(page, COLOURS, dark=dark).found[COLOURS] for dark in (False, True))
+    light, dark = views[1280, False].found[COLOURS], views[1280, True].found[COLOURS]
     assert all(one != other for one, other in zip(light, dark, strict=True))
 
 
 @needs_browser
-def test_tables_hold_their_figures_and_the_picture_says_who_sits_where(page: Path) -> None:
+def test_tables_hold_their_figures_and_the_picture_says_who_sits_where(
+    page: Path, views: dict[tuple[int, bool], Seen]
+) -> None:
     """The first cell is what the file says; pointing at a slot names its request."""
-    seen = look(page, CELL, HOVER)
-    texts = read(page.read_text()).texts
-    assert seen.found[CELL] == texts["scorecard", "one-by-one @ 4/s", "ttft_ms.p50"]
-    assert seen.found[HOVER].startswith("request ") and "decoding, slot" in seen.found[HOVER]
+    found = views[1280, False].found
+    assert found[CELL] == read(page.read_text()).texts["scorecard", "one-by-one @ 4/s", "ttft_ms.p50"]
+    assert found[HOVER].startswith("request ") and "decoding, slot" in found[HOVER]
 
 
 @needs_browser
@@ -70,8 +82,6 @@ def test_a_single_run_opens_as_well(tmp_path: Path) -> None:
 @needs_browser
 def test_hostile_names_do_nothing_in_a_browser(tmp_path: Path) -> None:
     """No script runs, no chart breaks, and the legend shows the name as it is."""
-    import json
-
     sweep = make_sweep(tmp_path, engines=("one-by-one",), loads=("16", "burst"))
     told = json.loads((sweep / "sweep.json").read_text())
     name = "</script><script>window.evil=1</script><a href='https://example.org'>x</a>%{x}&lt;"

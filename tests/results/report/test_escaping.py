@@ -44,7 +44,8 @@ def hostile_sweep(base: Path, out: Path, text: str) -> Path:
         executor = {"name": text, "parameters": text}
         engine = {**json.loads(run.read_text())["engine"], "model": text, "executor": executor, text: text}
         edit(run, verdict=verdict, engine=engine, tokenload_version=text)
-        edit(run.parent / "conditions.json", **{text: text, "cpu_model": text, "groups": {text: {"fields": {text: text}}}})
+        groups = {text: {"fields": {text: text, "cpu_model": text}}}
+        edit(run.parent / "conditions.json", **{text: text, "groups": groups})
     return sweep
 
 

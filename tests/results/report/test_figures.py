@@ -161,7 +161,8 @@ def test_ratios_in_words_are_those_of_the_table(reading: Reading) -> None:
 def test_means_over_repeats_are_means_of_the_runs(tmp_path: Path) -> None:
     """With the smallest and largest run beside them."""
     sweep = make_sweep(tmp_path, engines=("static,batch=4",), loads=("16",), repeats=3)
-    runs = [unwrapped(json.loads(path.read_text()))["ttft_ms"]["p50"] for path in sorted(sweep.glob("points/*/summary.json"))]
+    summaries = [json.loads(path.read_text()) for path in sorted(sweep.glob("points/*/summary.json"))]
+    runs = [unwrapped(summary)["ttft_ms"]["p50"] for summary in summaries]
     found = read(write_report(sweep).read_text())
     assert found.values["scorecard", "static,batch=4 @ 16/s", "ttft_ms.p50"] == pytest.approx(np.mean(runs))
     assert f"{amount(min(runs))}–{amount(max(runs))}" in found.text
@@ -184,7 +185,7 @@ def test_a_run_in_nanoseconds_is_read_as_well(tmp_path: Path) -> None:
     """The charged clock's step table has starts and ends."""
     run = make_run(tmp_path, "static,batch=4,executor=cost", clock="charged")
     rows = rows_of(run)
-    firsts = np.array([rows.ends_ns[list(steps)[0]] for steps in rows.tokens["step"]], dtype=np.float64)
+    firsts = np.array([rows.ends_ns[next(iter(steps))] for steps in rows.tokens["step"]], dtype=np.float64)
     ttft = firsts - rows.requests["due_ns"].to_numpy(dtype=np.float64)
     found = read(write_report(run).read_text())
     shown = found.values["scorecard", "static,batch=4,executor=cost @ 16/s", "ttft_ms.p50"]

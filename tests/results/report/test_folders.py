@@ -59,7 +59,8 @@ def test_a_killed_point_says_so_in_its_row(tmp_path: Path) -> None:
     found = page_of(sweep)
     assert "static,batch=4 at 16 is INCOMPLETE" in first_words(found)
     assert "INCOMPLETE: of what was recorded" in found.text
-    assert "static,batch=4 (" not in found.text.partition("carry it")[0].partition("At 16 req/s")[2]
+    assert "; static,batch=4 (100 %) was not recorded" in found.text
+    assert found.texts["answer", "static,batch=4", "slo.attainment"] == "– 100 %"
 
 
 def test_a_run_killed_before_its_first_step_has_a_page(tmp_path: Path) -> None:
