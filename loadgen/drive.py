@@ -7,7 +7,7 @@ time: only the clock differs.
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
 from typing import Protocol
@@ -113,8 +113,16 @@ class _Play:
         self._control_at_ns = self._host_at_ns = time.perf_counter_ns()
         self._emit_at_ns = self._control_at_ns + EMIT_EVERY_NS
 
-    def run(self) -> None:  # noqa: C901 - one loop, see below
-        """The loop. What it does at every step is spelled out here, without a call that could be saved."""
+    def run(self) -> None:
+        """To the end of the schedule, of the engine, or of the patience of its control."""
+        try:
+            self._loop()
+        except Exception as error:
+            self._fault(error)
+        self._publish(self._clock.now_ns())
+
+    def _loop(self) -> None:
+        """What is done at every step is spelled out here, without a call that could be saved."""
         clock, engine, arrivals = self._clock, self._engine, self._arrivals
         log, steps_to_poll = self._recorder.log, 0
         going = True
@@ -130,22 +138,17 @@ class _Play:
             if self._deadline_ns <= now_ns and not self._expire(now_ns):
                 break
             ready_ns = engine.ready_ns(now_ns)
-            if ready_ns == now_ns:
-                try:
-                    step = clock.bill(engine)
-                except Exception as error:
-                    going = self._fault(error)
-                    continue
+            if ready_ns is None:
+                going = self._idle(now_ns)
+            elif ready_ns <= now_ns:
+                step = clock.bill(engine)
                 log.append((step, clock.step_start, clock.step_end, clock.step_wall_ns))
                 if step.ended or step.released or step.admitted:
                     self._came_and_went(step)
                 if len(log) >= CONDENSE_EVERY_STEPS:
                     self._recorder.condense()
-            elif ready_ns is None:
-                going = self._idle(now_ns)
             else:
                 clock.wait_until(min(ready_ns, arrivals.next_due_ns, self._deadline_ns))
-        self._publish(clock.now_ns())
 
     def _hand_over(self, now_ns: int) -> None:
         """Everything due at or before now, in the order of (due, id)."""
@@ -191,20 +194,20 @@ class _Play:
             self._give_up(now_ns, Status.ENGINE_ERROR, "the engine has no work left and never finished the request")
         return arrivals.next_due_ns < NEVER_NS
 
-    def _fault(self, error: Exception) -> bool:
-        """The engine cannot go on."""
+    def _fault(self, error: Exception) -> None:
+        """The engine cannot go on: who is in it ends with the reason, nobody comes any more."""
         self._arrivals.stop()
         self._give_up(self._clock.now_ns(), Status.ENGINE_ERROR, f"{type(error).__name__}: {error}")
-        return False
 
     def _give_up(self, now_ns: int, status: Status, error: str | None = None) -> None:
-        """Abort everything in the engine."""
+        """Abort everything in the engine, whatever it says to that."""
         for request_id in list(self._open):
-            self._engine.abort(request_id)
+            with suppress(Exception):
+                self._engine.abort(request_id)
             self._end(request_id, status, now_ns, error=error)
 
     def _expire(self, now_ns: int) -> bool:
-        """Abort who is over the time limit; False when the drain's limit is reached."""
+        """Abort who is over the time limit; False when nobody is left, or the drain's limit is reached."""
         if now_ns >= self._drain_until_ns:
             self._arrivals.stop()
             self._give_up(now_ns, Status.UNFINISHED)
@@ -217,7 +220,7 @@ class _Play:
             self._engine.abort(request_id)
             self._end(request_id, Status.TIMEOUT_TOTAL, now_ns)
         self._set_deadline()
-        return True
+        return bool(self._open) or self._arrivals.next_due_ns < NEVER_NS
 
     def _set_deadline(self) -> None:
         """When the oldest request runs out of time, or the drain does."""

@@ -94,7 +94,8 @@ def norm_ns(recording: Recording, events: Events) -> Float64:
     """E2E / output tokens: normalised latency, ns per token."""
     tokens = recording.requests["output_tokens"].astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(tokens > 0, e2e_ns(recording, events) / tokens, _undefined(recording)))
+        value = np.where(tokens > 0, e2e_ns(recording, events) / tokens, np.nan)
+    return _failures_as_infinite(recording, value)
 
 
 def stall_ns(recording: Recording, events: Events) -> Float64:

@@ -94,6 +94,7 @@ def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:
     requests["output_tokens"] = _sums(counts[order], offsets)
     _judge_lengths(schedule, requests)
     in_steps = "step" in tables["tokens"]
+    in_time = np.argsort(tables["host"]["t_ns"], kind="stable")
     times = int64(tables["tokens"]["step" if in_steps else "t_ns"])[order]
     return Recording(
         schedule=schedule,
@@ -104,7 +105,7 @@ def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:
         token_count=counts[order],
         token_ids=_regrouped(int64(tables["token_ids"]["token_id"]), counts, order),
         steps=tables["steps"],
-        host=tables["host"],
+        host={name: values[in_time] for name, values in tables["host"].items()},
         in_flight_request_ns=int(tables["flight"]["request_ns"].sum()),
     )
 

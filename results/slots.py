@@ -5,11 +5,13 @@ of slots. The fractions are functions of the step table's columns; none of them 
 because each answers another question.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from results.columns import Int64, int64, is_null
 
 SLOT_STATES = (
     "prefilling_slots",
@@ -19,6 +21,8 @@ SLOT_STATES = (
     "empty_queued_slots",
     "idle_slots",
 )
+BUSY_STATES = ("prefilling_slots", "decoding_slots", "finished_slots")
+"""What a step computes."""
 
 
 @dataclass(slots=True)
@@ -57,42 +61,58 @@ WORK_COLUMNS = (*SLOT_STATES, "waiting_requests", "prefill_tokens", "padding_tok
 Steps = Mapping[str, NDArray[np.generic]]
 
 
-def slot_steps(steps: Steps) -> dict[str, int]:
-    """Slot-steps spent in each state over the run: each step's count times its length in steps."""
-    told = steps["told"].astype(np.bool_)
-    n_steps = steps["n_steps"][told].astype(np.int64)
-    return {name: int((steps[name][told].astype(np.int64) * n_steps).sum()) for name in SLOT_STATES}
+def slot_steps(steps: Steps, names: Sequence[str] = SLOT_STATES) -> dict[str, int] | None:
+    """Slot-steps spent in each state over the run: each step's count times its length in steps.
+
+    None when a step whose work was told leaves one of these counts out, or no work was told.
+    """
+    told = _told(steps, names)
+    if told is None:
+        return None
+    n_steps = int64(steps["n_steps"])[told]
+    return {name: int((int64(steps[name])[told] * n_steps).sum()) for name in names}
 
 
 def wasted_slot_fraction(steps: Steps) -> float | None:
-    """finished / (prefilling + decoding + finished) in slot-steps, prefill steps included; None: no work told.
+    """finished / (prefilling + decoding + finished) in slot-steps, prefill steps included; None: not told.
 
     The headline of both texts on static batching; 0 for continuous batching by construction.
     """
-    spent = slot_steps(steps)
-    busy = spent["prefilling_slots"] + spent["decoding_slots"] + spent["finished_slots"]
-    return spent["finished_slots"] / busy if busy else None
+    spent = slot_steps(steps, BUSY_STATES)
+    busy = sum(spent.values()) if spent else 0
+    return spent["finished_slots"] / busy if spent and busy else None
 
 
 def unused_slot_fraction(steps: Steps) -> float | None:
     """1 - (prefilling + decoding) / (steps x slots): what can also be seen from outside, over HTTP."""
     spent = slot_steps(steps)
-    total = sum(spent.values())
-    return 1 - (spent["prefilling_slots"] + spent["decoding_slots"]) / total if total else None
+    total = sum(spent.values()) if spent else 0
+    return 1 - (spent["prefilling_slots"] + spent["decoding_slots"]) / total if spent and total else None
 
 
 def padding_fraction(steps: Steps) -> float | None:
-    """1 - real / rectangle prompt tokens over all prefills; None when nothing was prefilled."""
-    told = steps["told"].astype(np.bool_)
-    real = int(steps["prefill_tokens"][told].sum())
-    padding = int(steps["padding_tokens"][told].sum())
+    """1 - real / rectangle prompt tokens over all prefills; None when nothing was prefilled, or it is not told."""
+    told = _told(steps, ("prefill_tokens", "padding_tokens"))
+    if told is None:
+        return None
+    real, padding = (int(int64(steps[name])[told].sum()) for name in ("prefill_tokens", "padding_tokens"))
     return padding / (real + padding) if real + padding else None
 
 
-def slot_time_share(steps: Steps, duration: NDArray[np.int64]) -> dict[str, float] | None:
+def slot_time_share(steps: Steps, duration: Int64) -> dict[str, float] | None:
     """The six states weighted by each step's billed duration (any unit, one per stretch); they sum to 1."""
-    told = steps["told"].astype(np.bool_)
+    told = _told(steps, SLOT_STATES)
+    if told is None:
+        return None
     weight = duration[told].astype(np.float64)
     spent = {name: float((steps[name][told].astype(np.float64) * weight).sum()) for name in SLOT_STATES}
     total = sum(spent.values())
     return {name.removesuffix("_slots"): value / total for name, value in spent.items()} if total else None
+
+
+def _told(steps: Steps, names: Sequence[str]) -> NDArray[np.bool_] | None:
+    """The rows whose work was told; None when there is none, or one leaves a named count out."""
+    told = steps["told"].astype(np.bool_)
+    if not told.any() or any(is_null(steps[name][told]).any() for name in names):
+        return None
+    return told

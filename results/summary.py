@@ -118,7 +118,8 @@ def _latency(values_ns: NDArray[np.float64]) -> Json:
 def _admission(recording: Recording, chosen: NDArray[np.bool_]) -> Json:
     found = waits.admission_waits(recording)
     if found is None:
-        return {"n": 0, "mean": None, "reasons": {"mean": NOT_TOLD}}
+        figures = (*QUANTILES, "mean", "max")
+        return {"n": 0, "undefined": 0, **dict.fromkeys(figures), "reasons": dict.fromkeys(figures, NOT_TOLD)}
     counted = chosen[found.request_id]
     parts = {"step": found.step_ns, "collect": found.collect_ns, "slot": found.slot_ns}
     means = {f"{name}_mean": float(part[counted].mean()) / NS_PER_MS for name, part in parts.items() if counted.any()}
@@ -192,16 +193,15 @@ def _slots(recording: Recording) -> Json:
     if not bool(steps["told"].any()):
         names = ("wasted_slot_fraction", "unused_slot_fraction", "padding_fraction", "slot_time_share")
         return _with_reasons(dict.fromkeys((*names, "held_back_fraction"), (None, NOT_TOLD)))
-    spent = slots.slot_steps(steps)
-    busy = spent["prefilling_slots"] + spent["decoding_slots"] + spent["finished_slots"]
+    spent, busy = slots.slot_steps(steps), slots.slot_steps(steps, slots.BUSY_STATES)
     return {
         "steps": int(steps["n_steps"].sum()),
         "busy_ns": int((ends_ns(steps) - starts_ns(steps)).sum()),
-        "total_slot_steps": busy,
-        "wasted_slot_steps": spent["finished_slots"],
-        "slot_steps": spent,
         **_with_reasons(
             {
+                "total_slot_steps": (sum(busy.values()) if busy else None, NOT_TOLD),
+                "wasted_slot_steps": (busy["finished_slots"] if busy else None, NOT_TOLD),
+                "slot_steps": (spent, NOT_TOLD),
                 "wasted_slot_fraction": (slots.wasted_slot_fraction(steps), NO_VALUES),
                 "unused_slot_fraction": (slots.unused_slot_fraction(steps), NO_VALUES),
                 "padding_fraction": (slots.padding_fraction(steps), NO_VALUES),

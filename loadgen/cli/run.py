@@ -35,8 +35,8 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
             outcome = execute(prepared, progress)
         page = write_report(outcome.folder)
     if as_json:
-        found = {"folder": str(outcome.folder), "report": str(page), "stopped": outcome.stopped, "verdict": outcome.verdict}
-        click.echo(json.dumps({**found, **outcome.summary}))
+        found = {"folder": str(outcome.folder), "report": str(page), "stopped": outcome.stopped}
+        click.echo(json.dumps({**found, "verdict": outcome.verdict, **outcome.summary}))
     else:
         print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
         click.echo(str(page))

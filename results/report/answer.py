@@ -22,6 +22,12 @@ from results.slots import SLOT_STATES
 
 MARKS = {YES: "✓", NO: "✗", OPEN: "?", MISSING: "–"}
 KINDS = {YES: "good", NO: "bad", OPEN: "open", MISSING: "missing"}
+VERBS = {
+    YES: ("carries it", "carry it"),
+    OPEN: ("attains it, stability not judged", "attain it, stability not judged"),
+    NO: ("does not", "do not"),
+    MISSING: ("was not recorded to its end", "were not recorded to their end"),
+}
 WORTH_SAYING_SHARE = 0.01
 STATES = tuple(name.removesuffix("_slots") for name in SLOT_STATES)
 
@@ -82,7 +88,7 @@ def _row(folder: Folder, engine: str, shown: tuple[str, ...], busiest: str) -> R
         *(_attainment(carried(folder.of(engine, load))) for load in shown),
         figure_cell(tokens, "amount", "rates.output_tokens_per_s"),
         figure_cell(figure_of(points, "slots", "wasted_slot_fraction"), "fraction", "slots.wasted_slot_fraction"),
-        Cell("", shares=shares) if shares else Cell("not told", kind="missing"),
+        Cell("", shares=shares) if shares else Cell("not told" if points else "missing", kind="missing"),
     )
     return Row(Cell(engine), cells)
 
@@ -108,11 +114,10 @@ def _who_carries(folder: Folder) -> str:
         return ""
     found = {engine: carried(folder.of(engine, load)) for engine in folder.engines}
     parts = []
-    for answer, verb in ((YES, "carries it"), (OPEN, "attains it, stability not judged"), (NO, "does not"), (MISSING, "was not recorded")):
+    for answer, (one_does, all_do) in VERBS.items():
         names = [_with_share(engine, one) for engine, one in found.items() if one.answer == answer]
         if names:
-            words = verb.replace("carries", "carry").replace("attains", "attain").replace("does", "do").replace("was", "were")
-            parts.append(f"{joined(names)} {verb if len(names) == 1 else words}")
+            parts.append(f"{joined(names)} {one_does if len(names) == 1 else all_do}")
     text = "; ".join(parts)
     return f"At {load_text(load)} within {folder.slo} (attainment ≥ {percent(ATTAINMENT_SHARE)}): {text}."
 

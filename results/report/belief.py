@@ -92,7 +92,8 @@ def _alarms(folder: Folder) -> tuple[str, ...]:
         alarms.append(f"{INCOMPLETE}: this {what} did not come to its end; figures are of what was recorded.")
     missing = [place_of(point) for point in folder.points if point.state == MISSING]
     if missing:
-        alarms.append(f"{len(missing)} of {len(folder.points)} points are missing: {_some(missing)}.")
+        verb = "are" if len(missing) > 1 else "is"
+        alarms.append(f"{len(missing)} of {len(folder.points)} points {verb} missing: {_some(missing)}.")
     if folder.kind == "sweep":
         alarms += [
             f"{place_of(point)} is {point.state}: figures are of what was recorded."

@@ -211,8 +211,8 @@ def gap_tail(evidence: Evidence) -> Outcome:
     return Outcome(here, FAILS, "not longer at any load here")
 
 
-def _change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.0f} %".replace("-", "−")
+def _change(other_ratio: float) -> str:
+    return f"{100 * (other_ratio - 1):+.0f} %".replace("-", "−")
 
 
 def _closed_form(evidence: Evidence, load: str) -> str:

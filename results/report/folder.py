@@ -167,13 +167,13 @@ def _read_point(sweep: Path, row: Json, told: Json) -> Point:
     return _with_rows(point, config_of(told), max(int(told.get("repeats") or 1), 1))
 
 
-def _with_rows(point: Point, shared_config: Json, repeats: int) -> Point:
-    """The point with what its folder holds; a folder that cannot be read is a point too."""
+def _with_rows(point: Point, shared_config: Json, count: int) -> Point:
+    """The point with what its folder holds, one of `count` repeats; a folder that cannot be read is a point too."""
     try:
         run = load_run(point.folder)
         limits = limits_of(_read_json(point.folder / "summary.json"), config_of(run.info), shared_config)
         summary = summarise(run.recording, parse_slo(limits) if limits else None)
-        verdict, faults = verdict_of(run.info, run.recording, run.label, repeats)
+        verdict, faults = verdict_of(run.info, run.recording, run.label, count)
         conditions = _read_json(point.folder / "conditions.json") or {}
     except (ValueError, OSError, KeyError, TypeError, IndexError) as error:
         text = " ".join(str(error).replace(str(point.folder), point.name).split())

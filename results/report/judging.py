@@ -11,9 +11,9 @@ from results.verdict import judge
 Json = dict[str, Any]
 
 
-def verdict_of(info: Json, recording: Recording, label: str | None, repeats: int) -> tuple[Verdict, tuple[str, ...]]:
-    """The verdict, and where the stored one is not what the rows give."""
-    stored, fresh = read_verdict(info.get("verdict")), _from_rows(info, recording, label, repeats)
+def verdict_of(info: Json, recording: Recording, label: str | None, count: int) -> tuple[Verdict, tuple[str, ...]]:
+    """The verdict of one of `count` repeats, and where the stored one is not what the rows give."""
+    stored, fresh = read_verdict(info.get("verdict")), _from_rows(info, recording, label, count)
     if stored.valid is None:
         return fresh, ()
     if fresh.valid is None or info["verdict"].get("thresholds") not in (None, Thresholds().to_json()):
@@ -22,10 +22,10 @@ def verdict_of(info: Json, recording: Recording, label: str | None, repeats: int
     return stored, (f"the verdict in run.json is {told}, the rows give {found}",) if told != found else ()
 
 
-def _from_rows(info: Json, recording: Recording, label: str | None, repeats: int) -> Verdict:
+def _from_rows(info: Json, recording: Recording, label: str | None, count: int) -> Verdict:
     """`NOT_JUDGED` where run.json does not say what a verdict needs."""
     try:
-        return read_verdict(judge(recording, facts_of(info, label, repeats)).to_json())
+        return read_verdict(judge(recording, facts_of(info, label, count)).to_json())
     except (ValueError, KeyError, TypeError):
         return NOT_JUDGED
 

@@ -97,23 +97,23 @@ def _seat(recording: Recording, told: _Told, request_id: NDArray[np.int64], stat
     left = _left_steps(recording)
     last_step = told.first_step + len(told.kind) - 1
     sits = ~is_null(admitted) & ~is_null(slot) & (admitted <= last_step) & (left >= told.first_step)
-    for row in np.flatnonzero(sits):
-        if not 0 <= slot[row] < len(state):
-            raise ValueError(f"request {row} says it sat in slot {slot[row]}, and there are {len(state)}")
-        begin = max(int(admitted[row]), told.first_step) - told.first_step
-        end = min(int(left[row]), last_step) - told.first_step + 1
-        request_id[slot[row], begin:end] = row
-        state[slot[row], begin:end] = _states(recording, int(row), told, begin, end)
+    for at in np.flatnonzero(sits).tolist():
+        if not 0 <= slot[at] < len(state):
+            raise ValueError(f"request {at} says it sat in slot {slot[at]}, and there are {len(state)}")
+        first = max(int(admitted[at]), told.first_step) - told.first_step
+        until = min(int(left[at]), last_step) - told.first_step + 1
+        request_id[slot[at], first:until] = at
+        state[slot[at], first:until] = _states(recording, at, told, first, until)
 
 
-def _states(recording: Recording, row: int, told: _Told, begin: int, end: int) -> NDArray[np.int64]:
+def _states(recording: Recording, at: int, told: _Told, first: int, until: int) -> NDArray[np.int64]:
     """Prefilling when admitted; finished once ended; between, stalled in a prefill of others, else decoding."""
-    steps = told.first_step + np.arange(begin, end)
-    ended = int(recording.requests["ended_step"][row])
-    states = np.where(told.kind[begin:end] == PREFILL, STALLED, DECODING)
+    steps = told.first_step + np.arange(first, until)
+    ended = int(recording.requests["ended_step"][at])
+    states = np.where(told.kind[first:until] == PREFILL, STALLED, DECODING)
     if ended != NULL:
         states = np.where(steps > ended, FINISHED, states)
-    return np.where(steps == recording.requests["admitted_step"][row], PREFILLING, states)
+    return np.where(steps == recording.requests["admitted_step"][at], PREFILLING, states)
 
 
 def _left_steps(recording: Recording) -> Int64:

@@ -170,13 +170,16 @@ def test_the_queue_is_in_the_order_of_due_time_then_id() -> None:
 
 
 def test_slots_are_given_from_the_lowest_free_one_on() -> None:
-    """0 and 2 are free again: the next two get 0 and 2."""
+    """2 is free first, and 0 a step later: the next two get 0 and 2."""
     engine = engine_of(continuous(3))
-    for one, tokens in enumerate((2, 5, 2, 3, 3)):
+    for one, tokens in enumerate((3, 9, 2)):
         engine.add_request(request(one, tokens))
     assert engine.step(0).admitted == [(0, 0), (1, 1), (2, 2)]
-    assert engine.step(1).released == [0, 2]
-    assert engine.step(2).admitted == [(3, 0), (4, 2)]
+    assert engine.step(1).released == [2]
+    assert engine.step(2).released == [0]
+    for one in (3, 4):
+        engine.add_request(request(one))
+    assert engine.step(3).admitted == [(3, 0), (4, 2)]
 
 
 def test_counters_count_what_has_been_computed() -> None:
@@ -259,6 +262,16 @@ def test_tokens_held_for_an_aborted_request_are_dropped() -> None:
     last = engine.step(2)
     assert delivered(last) == [(0, (0, 1, 2), True, "length")]
     assert last.released == [0]
+
+
+def test_an_id_that_is_used_again_after_an_abort_starts_anew() -> None:
+    """Nothing of what was held for its first life is delivered in its second."""
+    engine = engine_of(static(1, return_="end"), executor=Counting())
+    engine.add_request(request(0, 9))
+    engine.step(0)
+    engine.abort(0)
+    engine.add_request(request(0, 1))
+    assert delivered(engine.step(1)) == [(0, (0,), True, "length")]
 
 
 def test_an_aborted_row_is_empty_from_the_next_step_on() -> None:

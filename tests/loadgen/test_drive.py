@@ -229,6 +229,19 @@ def test_what_is_delivered_by_the_limit_counts() -> None:
     assert statuses(recording) == ["timeout_total"]
 
 
+@pytest.mark.parametrize(
+    "policy", [*POLICIES, static(2, until=20), static(3, "full", DurationNs(9))], ids=lambda policy: f"{policy.options}"
+)
+def test_limits_that_nobody_exceeds_change_nothing(policy: Policy) -> None:
+    """Not a step more or less, whenever the driver looks at them; batches that run on past their last end, too."""
+    schedule = schedule_of([1, 3, 2, 2, 1], [0, 0, 40, 80, 81], after={3: [1]}, think_ns={3: 50})
+    without = play(schedule, engine_of(policy))
+    assert statuses(without) == ["ok"] * 5
+    for limits in ({"timeout_ns": 25}, {"drain_ns": 30}, {"timeout_ns": 25, "drain_ns": 30}):
+        if policy.options.get("wait") != "full" or policy.options.get("max_wait_ns"):
+            assert_identical(play(schedule, engine_of(policy), Steering(**limits)), without)
+
+
 def test_nobody_joins_a_static_batch_for_one_that_ran_out_of_time() -> None:
     """Of the batch of 1 and 2, 1 is aborted at 11; its slot is empty and queued for until 2 ends at 12."""
     schedule = schedule_of([3, 30, 9, 1], [0, 1, 2, 5])
@@ -377,6 +390,22 @@ def test_the_control_is_asked_at_most_ten_times_a_second() -> None:
     play(schedule_of([30_000]), engine_of(one_by_one()), control, OftenLooking())
     assert len(control.seen) <= 1 + 10 * (time.perf_counter() - begin_s)
     assert control.seen[0] == (0, None)
+
+
+def test_a_control_or_an_emit_that_raises_is_not_the_engines_fault() -> None:
+    """Whoever steers or writes hears of its own error; no request is blamed on the engine for it."""
+
+    class Wrong(Steering):
+        def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
+            raise ZeroDivisionError
+
+    def emit(part: RecordingPart) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        play(schedule_of([1]), engine_of(one_by_one()), Wrong())
+    with pytest.raises(ZeroDivisionError):
+        play(schedule_of([1]), engine_of(one_by_one()), emit=emit)
 
 
 # Parts and merge

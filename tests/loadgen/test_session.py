@@ -133,7 +133,7 @@ def test_without_an_objective_the_run_is_summarised_all_the_same(tmp_path: Path)
 def test_progress_rises_to_the_end(tmp_path: Path) -> None:
     """Progress is told how many have ended so far: never fewer than before, never more than there are."""
     told: list[int] = []
-    ran(config(tmp_path, requests="8000", rate="300"), told.append)
+    ran(config(tmp_path, requests="8000", rate="25"), told.append)
     assert told
     assert told == sorted(told)
     assert told[-1] <= 8_000
@@ -153,7 +153,7 @@ def test_a_signal_before_the_first_arrival_stops_everything(tmp_path: Path, numb
 
 def test_one_signal_drains_what_was_handed_over(tmp_path: Path) -> None:
     """Once: nobody new is handed over, those in the engine are served to their end, the rest are not_dispatched."""
-    one = config(tmp_path, requests="15000", rate="300")
+    one = config(tmp_path, requests="15000", rate="25")
     outcome = ran(one, Signals(2, signal.SIGINT))
     found = statuses(outcome)
     assert set(found) == {"ok", "not_dispatched"}
@@ -182,7 +182,7 @@ def test_two_signals_abort_what_is_left(tmp_path: Path) -> None:
     assert outcome.stopped is True
     assert statuses(outcome) == {"cancelled": 200}
     assert load_run(outcome.folder).info["status"] == STOPPED
-    later = ran(config(tmp_path, requests="15000", rate="300"), Signals(2, signal.SIGINT, signal.SIGINT))
+    later = ran(config(tmp_path, requests="15000", rate="25"), Signals(2, signal.SIGINT, signal.SIGINT))
     assert set(statuses(later)) == {"ok", "cancelled", "not_dispatched"}
     assert later.summary["little_error_ns"] == 0
 
@@ -297,7 +297,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("limit_bytes", [2_000, 40_000, 150_000, 700_000])
+@pytest.mark.parametrize("limit_bytes", [2_000, 40_000, 700_000])
 def test_a_disk_that_refuses_to_be_written_is_one_line(tmp_path: Path, limit_bytes: int) -> None:
     """Files cannot grow, at any stage of the run: exit code 2, one line, and what was written is readable."""
     limited = [sys.executable, "-c", LIMITED.format(limit_bytes), *command(tmp_path / "runs")]

@@ -11,7 +11,7 @@ from engines.policies import continuous
 from loadgen.clock import ChargedClock
 from results.metrics import e2e_ns, events_of, little_error_ns
 from results.recording import Recording
-from results.slots import StepWork, wasted_slot_fraction
+from results.slots import StepWork, padding_fraction, unused_slot_fraction, wasted_slot_fraction
 from results.waits import admission_waits, held_back_fraction
 from targets.inprocess import InProcessEngine
 from tests.engines.playing import (
@@ -333,6 +333,24 @@ def test_any_count_of_a_foreign_step_may_be_left_out(left_out: str) -> None:
     recording = played(engine_telling(work=work_of(4, **{left_out: None})), slots=4)
     assert statuses(recording) == ["ok"] * 3
     assert len(recording.steps["step"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("left_out", "figure"),
+    [
+        ("prefill_tokens", padding_fraction),
+        ("padding_tokens", padding_fraction),
+        ("finished_slots", wasted_slot_fraction),
+        ("decoding_slots", unused_slot_fraction),
+    ],
+)
+def test_a_figure_made_from_a_count_that_was_left_out_is_null(
+    left_out: str, figure: Callable[[Any], float | None]
+) -> None:
+    """Missing is never a number."""
+    recording = played(engine_telling(work=work_of(4, **{left_out: None})), schedule_of([2, 3]), 4)
+    assert statuses(recording) == ["ok"] * 2
+    assert figure(recording.steps) is None
 
 
 def test_slots_that_do_not_add_up_are_the_engines_error() -> None:

@@ -48,12 +48,13 @@ def only(out: Path) -> Path:
 
 
 def test_a_run_writes_a_folder_and_prints_a_scorecard(tmp_path: Path) -> None:
-    """Plan on stderr, scorecard and the folder's path on stdout, exit code 0."""
+    """Plan on stderr, scorecard and the report's path on stdout, exit code 0."""
     result = run(tmp_path)
     assert result.exit_code == 0
     assert "workload  30 requests, poisson, 20 req/s" in result.stderr
     assert "schedule  " in result.stderr
-    assert result.stdout.splitlines()[-1] == str(only(tmp_path))
+    assert result.stdout.splitlines()[-1] == str(only(tmp_path) / "report.html")
+    assert (only(tmp_path) / "report.html").is_file()
     assert "30 scheduled, 30 sent: 30 ok" in result.stdout
     for name in ("TTFT", "ITL", "E2E", "goodput_rps", "wasted_slot_fraction", "held_back_fraction"):
         assert name in result.stdout
@@ -148,13 +149,15 @@ def test_every_request_failed_is_exit_code_1(tmp_path: Path) -> None:
     assert load_run(only(tmp_path)).info["status"] == COMPLETE
 
 
-def test_some_requests_failed_is_exit_code_0(tmp_path: Path) -> None:
-    """As long as one request was served the command did what it was asked; the report says the rest."""
+def test_too_many_failures_are_exit_code_3(tmp_path: Path) -> None:
+    """More than 1 % failed: everything is written and printed, and the run is INVALID for FAILURES."""
     result = run(tmp_path, "--engine", "one-by-one", "--timeout", "300ms", "--json")
-    assert result.exit_code == 0
-    counts = strict(result.stdout)["requests"]
-    assert counts["failed"] > 0
-    assert counts["completed"] > 0
+    assert result.exit_code == 3
+    document = strict(result.stdout)
+    assert document["requests"]["failed"] > 0
+    assert document["requests"]["completed"] > 0
+    assert "FAILURES" in json.dumps(document["verdict"])
+    assert load_run(only(tmp_path)).info["status"] == COMPLETE
 
 
 def test_every_process_runs(tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ def ran(out: Path, **texts: str) -> Path:
 
 def killed(out: Path, name: str = "20260101T000000Z-killed-abcdef") -> Path:
     """A folder whose process died before its first part."""
-    config = from_texts(TEXTS)
-    return RunFolder(out / name, build_schedule(config), {"config": TEXTS, "clock": "modelled"}).folder
+    schedule = build_schedule(from_texts(TEXTS))
+    info = {"config": TEXTS, "clock": "modelled", "schedule_sha256": schedule.sha256}
+    return RunFolder(out / name, schedule, info).folder
 
 
 def runs(*words: str) -> Result:
@@ -176,6 +177,21 @@ def test_showing_junk_is_one_line(tmp_path: Path, junk: Callable[[Path], None]) 
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("name", ["config", "clock", "schedule_sha256", "status", "schema_version"])
+@pytest.mark.parametrize("value", ["gone", None, 7, [], {}], ids=repr)
+def test_a_run_whose_description_is_damaged_is_one_line(tmp_path: Path, name: str, value: Any) -> None:
+    """A field of run.json that is missing or of another type never ends in a traceback."""
+    folder = ran(tmp_path)
+    info = json.loads((folder / "run.json").read_text())
+    info[name] = value
+    kept = {key: one for key, one in info.items() if one != "gone"}
+    (folder / "run.json").write_text(json.dumps(kept))
+    result = CliRunner().invoke(main, ["runs", str(folder)])
+    assert result.exit_code in (0, 2), result.exception
+    assert result.exit_code == 0 or len(result.stderr.splitlines()) == 1
+    assert len(listed(tmp_path)) == 1
 
 
 WEIRD = [

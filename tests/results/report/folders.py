@@ -94,7 +94,7 @@ def as_killed(folder: Path) -> None:
     with PartWriter(folder / "parts", 0) as writer:
         for part in parts[: max(1, len(parts) // 2)]:
             writer.write(part)
-    for name in ("digest_sha256", "ended_utc", "files_sha256", "in_flight_request_ns"):
+    for name in ("digest_sha256", "ended_utc", "files_sha256", "in_flight_request_ns", "verdict"):
         info.pop(name, None)
     write_json(folder / "run.json", {**info, "status": "running"})
 

@@ -15,7 +15,7 @@ from tests.results.report.reading import read
 HOSTILE = (
     "<script>alert(1)</script>",
     "</script><img src=x onerror=alert(2)>",
-    "{{ 7 * 191 }}{% raw %}",
+    "{{ 'zq' * 4 }}{% raw %}",
     "\x1b[31mred\x1b]0;title\x07",
     '"><svg onload=alert(3)>',
     "a&lt;b,\u202eevil",
@@ -64,7 +64,7 @@ def test_foreign_text_is_only_text(base: Path, tmp_path: Path, text: str, plain_
     assert [tag for tag, _ in found.elements if tag in strange] == ours
     assert not [name for _, attributes in found.elements for name in attributes if name.startswith("on")]
     assert plain(text).strip() in found.text
-    assert "1337" not in found.text
+    assert "zqzqzqzq" not in found.text
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", html)
 
 

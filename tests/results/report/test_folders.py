@@ -27,7 +27,7 @@ def test_missing_points_are_shown_as_missing(tmp_path: Path) -> None:
     sweep = make_sweep(tmp_path)
     lose_point(sweep, "one-by-one", "burst")
     found = page_of(sweep)
-    assert "1 of 9 points are missing: one-by-one at burst." in first_words(found)
+    assert "1 of 9 points is missing: one-by-one at burst." in first_words(found)
     assert "STOPPED: this sweep was stopped" in first_words(found)
     assert "no rows: missing" in found.text
     assert found.texts["scorecard", "one-by-one @ burst", "ttft_ms.p50"] == "missing"
@@ -49,6 +49,7 @@ def test_a_killed_run_says_that_it_is_incomplete(tmp_path: Path) -> None:
     as_killed(run)
     found = page_of(run)
     assert "INCOMPLETE: this run did not come to its end" in first_words(found)
+    assert "INCOMPLETE_FILE" in first_words(found)
     assert ("scorecard", "static,batch=4 @ 16/s", "rates.output_tokens_per_s") in found.texts
 
 
@@ -59,7 +60,7 @@ def test_a_killed_point_says_so_in_its_row(tmp_path: Path) -> None:
     found = page_of(sweep)
     assert "static,batch=4 at 16 is INCOMPLETE" in first_words(found)
     assert "INCOMPLETE: of what was recorded" in found.text
-    assert "; static,batch=4 (100 %) was not recorded" in found.text
+    assert "; static,batch=4 (100 %) was not recorded to its end" in found.text
     assert found.texts["answer", "static,batch=4", "slo.attainment"] == "– 100 %"
 
 
