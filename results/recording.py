@@ -84,10 +84,13 @@ class Recording:
 def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:
     """One recording from parts in any number and order. A request told of twice counts as first told.
 
-    A scheduled request that no part knows the end of is `not_dispatched`.
+    A scheduled request that no part knows the end of is `not_dispatched`. A delivery without a token (an end that
+    comes after the last one) is no delivery.
     """
     ordered = sorted(parts, key=_first_step) or [empty_part()]
     tables = {name: concatenate([part.tables[name] for part in ordered]) for name in PART_TABLES}
+    bearing = tables["tokens"]["tokens"] != 0
+    tables["tokens"] = {name: values[bearing] for name, values in tables["tokens"].items()}
     offsets, order = _group(tables["tokens"]["request_id"], len(schedule))
     counts = int64(tables["tokens"]["tokens"])
     requests = _requests(schedule, tables)

@@ -10,6 +10,7 @@ from results.store import INCOMPLETE
 
 LABELS = ("EXPLORATORY", "STANDARD", "PUBLISHABLE")
 SHOWN_PLACES = 4
+FOUND = ("failed", "warned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Belief:
     withheld: tuple[Line, ...]
     warnings: tuple[Line, ...]
     checks: tuple[tuple[str, str], ...]
-    """(code, how often it ended how)."""
+    """(outcome, the codes that had it)."""
 
 
 def belief_of(folder: Folder) -> Belief:
@@ -146,15 +147,18 @@ def _lines(points: list[Point], reasons: Callable[[Point], Iterable[Reason]]) ->
 
 
 def _checks(points: list[Point]) -> tuple[tuple[str, str], ...]:
+    """Codes with one outcome stand together, those that found something first."""
     counts: dict[str, dict[str, int]] = {}
     for point in points:
         for code, outcome in point.verdict.checks.items():
             of_code = counts.setdefault(code, {})
             of_code[outcome] = of_code.get(outcome, 0) + 1
-    return tuple(
-        (code, ", ".join(f"{outcome} ({count})" if len(points) > 1 else outcome for outcome, count in found.items()))
-        for code, found in sorted(counts.items())
-    )
+    together: dict[str, list[str]] = {}
+    for code, found in sorted(counts.items()):
+        parts = [f"{outcome} ({count})" if len(found) > 1 else outcome for outcome, count in sorted(found.items())]
+        together.setdefault(", ".join(parts), []).append(code)
+    ordered = sorted(together.items(), key=lambda item: (not any(word in item[0] for word in FOUND), item[0]))
+    return tuple((outcome, ", ".join(codes)) for outcome, codes in ordered)
 
 
 def _some(places: list[str]) -> str:

@@ -9,7 +9,7 @@ from results.report.folder import MISSING, Folder, Point, number_of
 from results.report.plain import joined, value_text
 
 Json = dict[str, Any]
-LONG_TEXT = 120
+LONG_TEXT, SHORT_TEXT = 120, 80
 REASONS, FIELDS = "reasons", "fields"
 LISTING_ROWS = 20
 RUN_FACTS = ("tokenload_version", "clock", "status", "started_utc", "ended_utc", "config", "schema_version")
@@ -22,7 +22,8 @@ class Fact:
 
     name: str
     text: str
-    long: bool
+    short: str
+    """For the line to which a long one is folded; empty when it is not."""
     null: bool
     """Its text is then the reason."""
 
@@ -77,6 +78,7 @@ def _groups(point: Point) -> dict[str, Any]:
 def _facts(points: list[Point], found: list[dict[str, Any]]) -> Iterator[Fact]:
     names = dict.fromkeys(name for facts in found for name in facts if REASONS not in name.split("."))
     for name in names:
+        facts_of_name = [facts.get(name) for facts in found]
         texts = [value_text(facts[name]) if name in facts else "absent" for facts in found]
         null = all(facts.get(name) is None for facts in found)
         if null:
@@ -85,7 +87,17 @@ def _facts(points: list[Point], found: list[dict[str, Any]]) -> Iterator[Fact]:
             text = texts[0]
         else:
             text = "\n".join(f"{point.name}: {one}" for point, one in zip(points, texts, strict=True))
-        yield Fact(name, text, len(text) > LONG_TEXT or "\n" in text, null)
+        yield Fact(name, text, _short(facts_of_name, text), null)
+
+
+def _short(values: list[Any], text: str) -> str:
+    """The span of numbers that differ between points, or the beginning of a long text."""
+    if len(text) <= LONG_TEXT and "\n" not in text:
+        return ""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) == len(values):
+        return f"{min(numbers):,} to {max(numbers):,}"
+    return " ".join(text[:SHORT_TEXT].split()) + "…"
 
 
 def _reason(facts: dict[str, Any], name: str) -> str:

@@ -158,6 +158,20 @@ def test_every_policy_gives_the_tokens_of_the_model_spelled_out(model, policy, a
         assert torch.allclose(torch.stack(served[request.request_id].logits), logits, atol=LOGIT_TOLERANCE)
 
 
+@pytest.mark.parametrize("sizes", [{}, {"kv_heads": 4}, {"positions": "learned"}, {"layers": 3, "width": 96}])
+def test_fused_weights_compute_what_the_model_computes(sizes):
+    """Whatever the sizes, and with gains that are not 1, an executor's logits are the plain forward pass's."""
+    model = TinyGPT(replace(SMALL, context_tokens=64, **sizes))
+    drawn = torch.Generator().manual_seed(1)
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            weight.data.uniform_(0.5, 2, generator=drawn)
+    served = serve(model, one_by_one(), asks((b"fused or not", 5))).served[0]
+    with torch.inference_mode():
+        logits = model(torch.tensor([[*b"fused or not", *served.tokens[:-1]]]))[0, -5:]
+    assert torch.allclose(torch.stack(served.logits), logits, atol=LOGIT_TOLERANCE)
+
+
 def test_greedy_tokens_are_the_known_ones(model):
     """A change of the model, its weights or its arithmetic shows in these, of which none was a close call."""
     served = serve(model, one_by_one(), asks((KNOWN_PROMPT, len(KNOWN_TOKENS)))).served[0]
@@ -332,14 +346,14 @@ def row_of(request):
 def test_a_sequence_that_sits_out_a_step_keeps_its_cache(two_layers):
     """Rows are moved about in the cache as others come and go; nobody's keys and values get lost by it."""
     drawn = random.Random(8)
-    requests = asks(*[([drawn.randrange(256) for _ in range(tokens)], 8) for tokens in (9, 30, 4, 17)])
+    requests = asks(*[([drawn.randrange(256) for _ in range(tokens)], 12) for tokens in (9, 10, 4, 8)])
     reference = alone(two_layers, requests)
     executor = TorchExecutor(two_layers, slots=4)
     rows = [row_of(request) for request in requests]
     executor.run(Batch("prefill", rows))
     for row in rows:
         row.output_tokens = 1
-    for turn in ((3, 1), (2,), (0, 1, 2, 3), (3, 0), (1, 2), (2, 1, 0), (0, 1, 2, 3)):
+    for turn in ((0, 1, 2, 3), (0, 1, 2, 3), (3, 1), (2,), (0, 1, 2, 3), (3, 0), (1, 2), (2, 1, 0), (0, 1, 2, 3)):
         executor.run(Batch("decode", [rows[number] for number in turn]))
         for number, logits in zip(turn, executor.last_logits, strict=True):
             expected = reference[number].logits[rows[number].output_tokens]
@@ -369,14 +383,19 @@ def test_a_draw_depends_on_seed_and_position_alone(two_layers):
     assert cold[0].tokens == alone(two_layers, asks(*prompts))[0].tokens
 
 
-def test_draws_have_the_softmaxs_frequencies():
-    """Over 4,000 seeds each token is drawn as often as its probability says, within 4 standard errors."""
+@pytest.mark.parametrize("seed", [None, 3])
+def test_draws_have_the_softmaxs_frequencies(seed):
+    """Over 4,000 requests, each its own seed, and over 4,000 positions of one seed, each token is drawn as often as
+    its probability says, within 4 standard errors."""
     scores, draws = torch.tensor([0.0, 1.0, -torch.inf, 2.0]), 4000
-    rows = [row_of(request) for request in asks(*[(b"a", 1)] * draws, temperature=2.0)]
+    rows = [row_of(request) for request in asks(*[(b"a", draws)] * draws, temperature=2.0, seed=seed)]
+    if seed is not None:
+        for position, row in enumerate(rows):
+            row.output_tokens = position
     counts = torch.tensor(choose(scores.expand(draws, 4), rows)).bincount(minlength=4)
     expected = (scores / 2).softmax(-1)
     assert ((counts / draws - expected).abs() <= 4 * (expected * (1 - expected) / draws).sqrt()).all()
-    assert len({uniform_of(seed, position) for seed in range(40) for position in range(40)}) == 1600
+    assert len({uniform_of(one, position) for one in range(40) for position in range(40)}) == 1600
 
 
 def test_the_description_says_what_decides_tokens_and_how_steps_are_billed():

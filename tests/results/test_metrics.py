@@ -311,6 +311,18 @@ def test_a_streaming_targets_deliveries_have_their_own_times() -> None:
     assert figures(recording)["ttft"] == [15]
     assert figures(recording)["tpot"] == [10]
     assert itl(recording) == [0, 30]
+    assert figures(recording)["stall"] == [30]
+
+
+def test_a_longest_gap_of_0_is_a_gap() -> None:
+    """Two deliveries at one moment have a stall of 0, which is not the same as none."""
+    base = recorded([5], ends=[(0, 60, Status.OK)], asked=[4])
+    recording = Recording(
+        base.schedule, {**base.requests, "output_tokens": int64([4])}, int64([0, 2]), None, int64([20, 20]),
+        int64([3, 1]), int64([]), base.steps, base.host, 0,
+    )  # fmt: skip
+    assert figures(recording)["stall"] == [0]
+    assert figures(recording)["tpot"] == [0]
 
 
 def test_littles_law_holds_when_no_row_is_lost() -> None:
