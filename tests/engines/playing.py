@@ -22,8 +22,8 @@ def schedule_of(
     outputs: Sequence[int],
     due_ns: Sequence[int | None] | int = 0,
     prompts: Sequence[int] | int = 4,
-    after: dict[int, Sequence[int]] | None = None,
-    think_ns: dict[int, int] | None = None,
+    after: Mapping[int, Sequence[int]] | None = None,
+    think_ns: Mapping[int, int] | None = None,
     **sampling: Any,
 ) -> Schedule:
     """One row an output length. A row in `after` waits for the rows it names; its due time counts for nothing."""
@@ -57,7 +57,7 @@ def engine_of(policy: Policy, cost: CostModel | None = EVERY_STEP_1_NS, executor
 class Numbering:
     """An executor whose tokens count: the n-th token (from 0) of request r is 100 r + n. Its context may be limited."""
 
-    eos_token_id = None
+    eos_token_id: int | None = None
 
     def __init__(self, context_tokens: int | None = None) -> None:
         self.context_tokens = context_tokens

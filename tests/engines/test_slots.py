@@ -99,7 +99,7 @@ def test_a_stop_token_ends_a_request_and_is_delivered(policy: Policy) -> None:
     engine.add_request(request(0, 6))
     engine.add_request(request(1, 9, stop=[102, 7]))
     engine.add_request(request(2, 6, stop=[100]))
-    ends = {}
+    ends = dict[int, tuple[int, str | None]]()
     for now_ns in range(30):
         if engine.has_work():
             step = engine.step(now_ns)
@@ -127,7 +127,7 @@ def test_the_end_of_text_ends_only_those_that_do_not_ignore_it(policy: Policy) -
     engine.add_request(request(0, 6, ignore_eos=False))
     engine.add_request(request(1, 6, ignore_eos=True))
     engine.add_request(request(2, 6, stop=[4], ignore_eos=True))
-    ends = {}
+    ends = dict[int, StepOutput]()
     for now_ns in range(6):
         ends |= {one.request_id: one for one in engine.step(now_ns).outputs if one.finished}
     assert [(one, ends[one].token_ids[-1], ends[one].finish_reason) for one in range(3)] == [

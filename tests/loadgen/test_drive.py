@@ -230,16 +230,24 @@ def test_what_is_delivered_by_the_limit_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [*POLICIES, static(2, until=20), static(3, "full", DurationNs(9))], ids=lambda policy: f"{policy.options}"
+    "policy", [*POLICIES, static(3, "full", DurationNs(9))], ids=lambda policy: f"{policy.name} {policy.options}"
 )
 def test_limits_that_nobody_exceeds_change_nothing(policy: Policy) -> None:
-    """Not a step more or less, whenever the driver looks at them; batches that run on past their last end, too."""
+    """Not a step more or less, whenever the driver looks at them."""
     schedule = schedule_of([1, 3, 2, 2, 1], [0, 0, 40, 80, 81], after={3: [1]}, think_ns={3: 50})
     without = play(schedule, engine_of(policy))
     assert statuses(without) == ["ok"] * 5
     for limits in ({"timeout_ns": 25}, {"drain_ns": 30}, {"timeout_ns": 25, "drain_ns": 30}):
         if policy.options.get("wait") != "full" or policy.options.get("max_wait_ns"):
             assert_identical(play(schedule, engine_of(policy), Steering(**limits)), without)
+
+
+def test_a_limit_that_nobody_exceeds_lets_a_batch_run_on_past_its_last_end() -> None:
+    """until=20: both have ended after 3 steps, the batch has not, whatever the limit of 5 says."""
+    schedule = schedule_of([1, 3])
+    without = play(schedule, engine_of(static(2, until=20)))
+    assert column(without, "released_step") == [19, 19]
+    assert_identical(play(schedule, engine_of(static(2, until=20)), Steering(timeout_ns=5)), without)
 
 
 def test_nobody_joins_a_static_batch_for_one_that_ran_out_of_time() -> None:
