@@ -119,7 +119,7 @@ class FusedLayers:
     """The model from token ids to logits, but for attention."""
 
     def __init__(self, model: TinyGPT) -> None:
-        """Copies the weights: later changes of the model are not seen."""
+        """Fuses copies of the layers' weights; the tables that are only looked up in stay the model's."""
         config = model.config
         self.config = config
         self._embed = model.embed.weight.detach()

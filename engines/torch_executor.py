@@ -54,7 +54,7 @@ class TorchExecutor:
         threads: int = 1,
         pad: int = 0,
     ) -> None:
-        """As `tinygpt_executor`; the model's weights are copied."""
+        """As `tinygpt_executor`. ValueError with one line for what cannot be had."""
         config = model.config
         _check(config, slots, batch_invariant, threads, pad)
         self.context_tokens: int | None = config.context_tokens

@@ -119,7 +119,9 @@ class _Play:
             self._loop()
         except Exception as error:
             self._fault(error)
-        self._publish(self._clock.now_ns())
+        now_ns = self._clock.now_ns()
+        self._recorder.host(sample_host(now_ns))
+        self._publish(now_ns)
 
     def _loop(self) -> None:
         """What is done at every step is spelled out here, without a call that could be saved."""

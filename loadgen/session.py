@@ -57,15 +57,19 @@ def prepare(config: RunConfig) -> Prepared:
     return Prepared(config, schedule, make_engine(config.engine, config.clock, schedule))
 
 
-def execute(prepared: Prepared, progress: Progress, folder: Path | None = None) -> Outcome:
+def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, repeats: int = 1) -> Outcome:
     """Play it and write its folder, a new one in --out unless told where.
+
+    `repeats`: how many independent runs it is one of.
 
     OSError when the folder cannot be written; what has been written by then stays readable.
     """
     config, schedule, engine = prepared.config, prepared.schedule, prepared.engine
     started = datetime.now(UTC)
     stamp = _stamp(prepared, started)
-    run = RunFolder(folder or _new_folder(config, started), schedule, _info(prepared, started), unfinished(stamp))
+    stamped = unfinished(stamp)
+    info = {**_info(prepared, started), "repeats": repeats, "clean_tree": _is_clean(stamped)}
+    run = RunFolder(folder or _new_folder(config, started), schedule, info, stamped)
     if config.clock != "modelled":
         write_warmup(warm_up(engine, schedule), run.folder)
     stamp = start_again(stamp)
@@ -92,6 +96,11 @@ def _stamp(prepared: Prepared, started: datetime) -> Stamp:
     }
     engine = engine_facts(prepared.engine.describe(), config.clock)
     return begin_stamp(identity, workload_facts(prepared.schedule), engine)
+
+
+def _is_clean(stamped: Json) -> bool:
+    """Whether the program runs from a commit of its own without changes."""
+    return stamped["groups"]["identity"]["fields"].get("git_dirty") is False
 
 
 class _Emit:

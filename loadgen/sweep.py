@@ -109,7 +109,7 @@ def run_sweep(sweep: Sweep, progress: Callable[[Point, int, int], None]) -> str:
         _set_aside(folder)
         prepared = prepare(point_config(sweep.config, point.engine, point.load, point.repeat))
         _same_schedule(hashes, point, prepared)
-        outcome = execute(prepared, _on(point, len(prepared.schedule), progress), folder)
+        outcome = execute(prepared, _on(point, len(prepared.schedule), progress), folder, sweep.repeats)
         if outcome.stopped:
             _write(sweep, STOPPED)
             return STOPPED

@@ -23,10 +23,14 @@ def judged(recording: Recording, slo: Slo | None, facts: RunFacts) -> tuple[Json
     return summary, verdict
 
 
-def facts_of(info: Mapping[str, Any], label: str | None, repeats: int = 1) -> RunFacts:
-    """What a run's run.json says beyond its rows."""
+def facts_of(info: Mapping[str, Any], label: str | None, repeats: int | None = None) -> RunFacts:
+    """What a run's run.json says beyond its rows. `repeats`: where it is known better than there."""
     return RunFacts(
-        clock=str(info["clock"]), schedule_sha256=str(info["schedule_sha256"]), label=label, repeats=repeats
+        clock=str(info["clock"]),
+        schedule_sha256=str(info["schedule_sha256"]),
+        label=label,
+        repeats=repeats if repeats is not None else int(info.get("repeats", 1)),
+        clean_tree=bool(info.get("clean_tree", False)),
     )
 
 

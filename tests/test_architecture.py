@@ -34,9 +34,10 @@ UNITS = (
 UNITLESS = {
     # counts that are their own unit
     "slots", "steps", "requests", "rows", "tokens", "count", "users", "limit", "loop", "batch", "window", "until",
-    "copies", "columns", "usual", "least", "most", "shortest",
+    "copies", "columns", "usual", "least", "most", "shortest", "repeats",
     # ids, seeds and indices
-    "seed", "slot", "position", "number", "index", "at", "line", "layer", "first", "last", "other", "place", "i", "low", "high",
+    "seed", "slot", "position", "number", "index", "at", "line", "layer", "first", "last", "other", "place", "i", "low",
+    "high", "order", "repeat",
     # in the clock's own unit
     "step_start", "step_end",
     # dimensionless by nature

@@ -116,11 +116,11 @@ def _cell(figures: dict[str, Any], name: str) -> Text:
     return Text(cell(figures.get(name)))
 
 
-def duration(seconds: float) -> str:
+def duration(time_s: float) -> str:
     """Seconds, or minutes with seconds."""
-    if seconds < SECONDS_PER_MINUTE:
-        return f"{seconds:.0f} s"
-    return f"{int(seconds // SECONDS_PER_MINUTE)} min {int(seconds % SECONDS_PER_MINUTE)} s"
+    if time_s < SECONDS_PER_MINUTE:
+        return f"{time_s:.0f} s"
+    return f"{int(time_s // SECONDS_PER_MINUTE)} min {int(time_s % SECONDS_PER_MINUTE)} s"
 
 
 def _place(sweep: Sweep, point: Point) -> tuple[int, int]:

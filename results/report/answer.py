@@ -4,6 +4,7 @@ from results.report.figures import Figure, amount, figure_of, percent
 from results.report.folder import Folder, Point, number_of
 from results.report.grid import (
     ATTAINMENT_SHARE,
+    INVALID,
     MISSING,
     NO,
     OPEN,
@@ -20,12 +21,13 @@ from results.report.plain import joined
 from results.report.table import Cell, Heading, Row, Table, figure_cell
 from results.slots import SLOT_STATES
 
-MARKS = {YES: "✓", NO: "✗", OPEN: "?", MISSING: "–"}
-KINDS = {YES: "good", NO: "bad", OPEN: "open", MISSING: "missing"}
+MARKS = {YES: "✓", NO: "✗", OPEN: "?", INVALID: "!", MISSING: "–"}
+KINDS = {YES: "good", NO: "bad", OPEN: "open", INVALID: "bad", MISSING: "missing"}
 VERBS = {
     YES: ("carries it", "carry it"),
     OPEN: ("attains it, stability not judged", "attain it, stability not judged"),
     NO: ("does not", "do not"),
+    INVALID: ("is INVALID there and says nothing", "are INVALID there and say nothing"),
     MISSING: ("was not recorded to its end", "were not recorded to their end"),
 }
 WORTH_SAYING_SHARE = 0.01
@@ -65,7 +67,8 @@ def answer_table(folder: Folder) -> Table:
     rows = tuple(_row(folder, engine, shown, busiest) for engine in folder.engines)
     caption = (
         f"✓: at least {percent(ATTAINMENT_SHARE)} of the scheduled requests meet {folder.slo}, the run is valid and "
-        f"the queue does not grow. ?: it attains that, and stability was not judged. ✗: it does not carry the rate."
+        f"the queue does not grow. ?: it attains that, and stability was not judged. ✗: it does not carry the rate. "
+        f"!: the run is INVALID and says nothing."
         if folder.slo
         else "No SLO was asked for: nobody can say which rate is carried."
     )
@@ -96,7 +99,9 @@ def _row(folder: Folder, engine: str, shown: tuple[str, ...], busiest: str) -> R
 def _up_to(folder: Folder, engine: str) -> Cell:
     stable, maybe = carried_up_to(folder, engine, (YES,)), carried_up_to(folder, engine, (YES, OPEN))
     if stable is None:
-        return Cell("none", "", "bad") if maybe is None else Cell(f"? {load_text(maybe)}", "not judged", "open")
+        refused = any(carried(folder.of(engine, load)).answer == NO for load in rates(folder))
+        unknown = Cell("none", "", "bad") if refused else Cell("not known", kind="missing")
+        return unknown if maybe is None else Cell(f"? {load_text(maybe)}", "not judged", "open")
     note = f"attains up to {load_text(maybe)}" if maybe and maybe != stable else ""
     return Cell(f"✓ {load_text(stable)}", note, "good")
 

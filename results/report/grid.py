@@ -9,13 +9,13 @@ from results.report.verdicts import STABLE
 ATTAINMENT_SHARE = 0.99
 """An engine carries a rate when this share of the scheduled requests meets the SLO."""
 ROLES = {"one": ("one-by-one",), "static": ("static",), "continuous": ("continuous",)}
-YES, NO, OPEN, MISSING = "yes", "no", "open", "missing"
+YES, NO, OPEN, INVALID, MISSING = "yes", "no", "open", "invalid", "missing"
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Whether one engine carries one load: yes, no, open (it attains, but nobody says it is stable), or missing
-    (not recorded, or not to its end)."""
+    """Whether one engine carries one load: yes, no, open (it attains, but nobody says it is stable), invalid (its
+    run says nothing), or missing (not recorded, or not to its end)."""
 
     answer: str
     attainment_share: float | None
@@ -43,7 +43,7 @@ def carried(points: tuple[Point, ...]) -> Carried:
     if len(found) < len(points) or any(point.state != COMPLETE for point in found):
         return Carried(MISSING, attained, "not all recorded")
     if any(point.verdict.valid is False for point in found):
-        return Carried(NO, attained, "INVALID")
+        return Carried(INVALID, attained, "INVALID")
     if any(is_overloaded(point) for point in found):
         return Carried(NO, attained, "overloaded")
     if attained < ATTAINMENT_SHARE:
@@ -60,9 +60,11 @@ def carried_up_to(folder: Folder, engine: str, answers: tuple[str, ...]) -> str 
 
 
 def telling_rate(folder: Folder) -> str | None:
-    """The lowest rate that some engines carry (or may) and others do not; else the highest one anybody carries."""
-    last = None
-    for load in rates(folder):
+    """The lowest rate that some engines carry (or may) and others do not; else the highest one anybody carries, else
+    the lowest of all."""
+    known = rates(folder)
+    last = known[0] if known else None
+    for load in known:
         answers = {carried(folder.of(engine, load)).answer for engine in folder.engines}
         if NO in answers and answers & {YES, OPEN}:
             return load

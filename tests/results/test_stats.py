@@ -78,3 +78,11 @@ def test_a_quantile_that_falls_on_failures_is_null(n: int, failures: int, q: flo
 def test_all_failed_is_a_failed_tail() -> None:
     """When nothing but failures is left every quantile falls on them."""
     assert quantile(np.full(5, np.inf), 0.5) == (None, FAILED_TAIL)
+
+
+@pytest.mark.parametrize("n", [3, 5, 21, 101])
+def test_a_quantile_that_is_a_value_of_the_sample_needs_no_other(n: int) -> None:
+    """The median of an odd number is its middle value: failures above it do not touch it."""
+    failures = (n - 1) // 2
+    values = np.concatenate([np.arange(n - failures, dtype=np.float64), np.full(failures, np.inf)])
+    assert quantile(values, 0.5) == (failures, None)

@@ -201,12 +201,12 @@ def died(folder) -> tuple[Recording, str | None]:
     class Dies(Steering):
         def __call__(self, now_ns, newest):
             if newest is not None and now_ns >= S:
-                raise MemoryError
+                raise SystemExit
             return Decision.GO
 
     schedule = workload(300)
     run_folder = RunFolder(folder, schedule, {})
-    with run_folder.writer() as writer, pytest.raises(MemoryError):
+    with run_folder.writer() as writer, pytest.raises(SystemExit):
         play_engine(schedule, slots(), Wall(rest=(S, 0.51)), writer.write, Dies())
     run = load_run(folder)
     return run.recording, run.label

@@ -100,7 +100,8 @@ def test_an_invalid_point_says_why_and_what_to_do(tmp_path: Path) -> None:
     found = read(write_report(sweep).read_text())
     assert "INVALID at 1 of 9 points" in found.text
     assert "3 % of the requests failed" in found.text and "→ mend the engine" in found.text
-    assert found.texts["answer", "static,batch=4", "slo.attainment"] == "✗ 100 %"
+    assert found.texts["answer", "static,batch=4", "slo.attainment"] == "! 100 %"
+    assert "static,batch=4 (100 %) is INVALID there and says nothing" in found.text
     assert "the verdict in run.json is INVALID (FAILURES) with a load that is STABLE, the rows give VALID" in found.text
 
 
