@@ -100,7 +100,8 @@ def _stamp(prepared: Prepared, started: datetime) -> Stamp:
 
 def _is_clean(stamped: Json) -> bool:
     """Whether the program runs from a commit of its own without changes."""
-    return stamped["groups"]["identity"]["fields"].get("git_dirty") is False
+    git = stamped["groups"]["identity"]["fields"].get("git")
+    return isinstance(git, dict) and git.get("dirty") is False
 
 
 class _Emit:
