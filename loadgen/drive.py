@@ -110,6 +110,9 @@ class _Play:
         """request id -> (due_ns, handed_ns), in the order of due times."""
         self._deadline_ns = NEVER_NS
         self._drain_until_ns = NEVER_NS
+        self._drained = self._aborted = False
+        self._outside = False
+        """Whether somebody else's code runs, control or emit, whose faults are not the engine's."""
         self._control_at_ns = self._host_at_ns = time.perf_counter_ns()
         self._emit_at_ns = self._control_at_ns + EMIT_EVERY_NS
 
@@ -118,6 +121,8 @@ class _Play:
         try:
             self._loop()
         except Exception as error:
+            if self._outside:
+                raise
             self._fault(error)
         now_ns = self._clock.now_ns()
         self._recorder.host(sample_host(now_ns))
@@ -210,26 +215,29 @@ class _Play:
 
     def _expire(self, now_ns: int) -> bool:
         """Abort who is over the time limit; False when nobody is left, or the drain's limit is reached."""
-        if now_ns >= self._drain_until_ns:
-            self._arrivals.stop()
-            self._give_up(now_ns, Status.UNFINISHED)
-            return False
+        if now_ns >= self._drain_until_ns and not self._drained:
+            self._drained = True
+            if self._open:
+                self._arrivals.stop()
+                self._give_up(now_ns, Status.UNFINISHED)
+                return False
         timeout_ns = self._control.timeout_ns
         while timeout_ns is not None and self._open:
             request_id, (due_ns, _) = next(iter(self._open.items()))
             if due_ns + timeout_ns > now_ns:
                 break
+            self._aborted = True
             self._engine.abort(request_id)
             self._end(request_id, Status.TIMEOUT_TOTAL, now_ns)
         self._set_deadline()
-        return bool(self._open) or self._arrivals.next_due_ns < NEVER_NS
+        return bool(self._open) or self._arrivals.next_due_ns < NEVER_NS or not self._aborted
 
     def _set_deadline(self) -> None:
         """When the oldest request runs out of time, or the drain does."""
         control = self._control
         if control.drain_ns is not None and self._drain_until_ns == NEVER_NS and self._arrivals.all_handed_over:
             self._drain_until_ns = self._arrivals.last_due_ns + control.drain_ns
-        self._deadline_ns = self._drain_until_ns
+        self._deadline_ns = NEVER_NS if self._drained else self._drain_until_ns
         if control.timeout_ns is not None and self._open:
             due_ns, _ = next(iter(self._open.values()))
             self._deadline_ns = min(self._deadline_ns, due_ns + control.timeout_ns)
@@ -246,7 +254,9 @@ class _Play:
         if wall_ns < self._control_at_ns:
             return True
         self._control_at_ns = wall_ns + CONTROL_EVERY_NS
+        self._outside = True
         decision = self._control(now_ns, self.parts[-1] if self.parts else None)
+        self._outside = False
         if decision is not Decision.GO and self.stopped_ns is None:
             self.stopped_ns = now_ns
         if decision is Decision.CANCEL:
@@ -261,7 +271,9 @@ class _Play:
     def _publish(self, now_ns: int) -> None:
         part = self._recorder.part(now_ns, self._flight.taken(now_ns))
         self.parts.append(part)
+        self._outside = True
         self._emit(part)
+        self._outside = False
 
 
 def _sampling(schedule: Schedule) -> Callable[[int], SamplingParams]:

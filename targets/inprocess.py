@@ -24,8 +24,9 @@ class MinimalEngine(Protocol):
         """Whether step() would do something."""
         ...
 
-    step: Any
-    """step() or step(now_ns): the outputs of one step."""
+    @property
+    def step(self) -> Any:
+        """step() or step(now_ns): the outputs of one step."""
 
 
 class InProcessEngine:
@@ -48,6 +49,7 @@ class InProcessEngine:
     def add_request(self, request: Request) -> None:
         """Hand it on."""
         self._engine.add_request(request)
+        self._dropped.discard(request.request_id)
         self._open.add(request.request_id)
         self._added.add(request.request_id)
 
@@ -126,8 +128,10 @@ class InProcessEngine:
 
 
 def _takes_an_argument(step: Any) -> bool:
-    try:
-        inspect.signature(step).bind(0)
-    except TypeError:
+    """Whether it must be given the time, or calls an argument now_ns."""
+    parameters = list(inspect.signature(step).parameters.values())
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    first = parameters[0] if parameters else None
+    if first is None or first.kind not in positional:
         return False
-    return True
+    return first.default is inspect.Parameter.empty or first.name == "now_ns"
