@@ -14,6 +14,7 @@ from typing import Literal, NewType
 
 from engines.engine import Request
 
+MOST_SLOTS = 65_536
 DurationNs = NewType("DurationNs", int)
 """An option given with a unit (50ms) and held in nanoseconds."""
 
@@ -86,8 +87,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         """ValueError without a slot."""
-        if self.slots < 1:
-            raise ValueError(f"batch={self.slots}: an engine needs at least 1 slot")
+        if not 1 <= self.slots <= MOST_SLOTS:
+            raise ValueError(f"batch={self.slots}: an engine needs at least 1 slot and at most {MOST_SLOTS}")
 
 
 def finished_rows(rows: Sequence[Row]) -> Sequence[int]:

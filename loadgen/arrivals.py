@@ -14,6 +14,8 @@ from loadgen.units import NS_PER_S
 from results.columns import Int64
 
 STREAM = "arrivals"
+LATEST_NS = 1_000 * 3600 * NS_PER_S
+"""Of a due time; the time axis in int64 picoseconds ends at 2,562 hours."""
 
 
 def poisson(count: int, seed: int, cv: float) -> Float64:
@@ -80,11 +82,13 @@ def due_times_ns(name: str, count: int, rate_rps: float, seed: int, cv: float = 
 def due_times_until_ns(name: str, duration_ns: int, rate_rps: float, seed: int, cv: float = 1.0) -> Int64:
     """All due times before the duration's end: their number is the process's own.
 
-    A process that fixes its count takes the mean number, rounded.
+    A process that fixes its count takes the mean number, rounded, over the whole duration.
     """
     expected = rate_rps * duration_ns / NS_PER_S
     if not PROCESSES[name].by_duration:
-        return due_times_ns(name, max(1, round(expected)), rate_rps, seed, cv)
+        count = max(1, round(expected))
+        due_ns = due_times_ns(name, count, count * NS_PER_S / duration_ns, seed, cv)
+        return np.minimum(due_ns, duration_ns - 1)
     count = max(16, round(1.2 * expected))
     while True:
         due_ns = due_times_ns(name, count, rate_rps, seed, cv)
@@ -94,4 +98,8 @@ def due_times_until_ns(name: str, duration_ns: int, rate_rps: float, seed: int, 
 
 
 def _to_ns(unit_times: Float64, rate_rps: float) -> Int64:
-    return np.rint(unit_times * (NS_PER_S / rate_rps)).astype(np.int64)
+    due_ns = np.rint(unit_times * (NS_PER_S / rate_rps))
+    if len(due_ns) and not due_ns[-1] <= LATEST_NS:
+        raise ValueError(f"at a rate of {rate_rps:g}/s the last request would be due after {LATEST_NS // NS_PER_S} s: "
+                         "ask for fewer or a higher rate")  # fmt: skip
+    return due_ns.astype(np.int64)

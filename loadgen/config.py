@@ -21,6 +21,7 @@ from loadgen.units import (
 )
 
 ARRIVALS = ("poisson", "conditioned", "constant", "gamma", "burst", "closed")
+LOWEST_CV, HIGHEST_CV = 0.01, 100.0
 CLOCKS = ("charged", "modelled", "real")
 CONTEXT_POLICIES = ("error", "drop", "clip-prompt", "clip-output")
 PRESETS = ("seed1",)
@@ -99,6 +100,14 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, column) for name, _, column in pairs)
 
 
+def parse_cv(text: str) -> float:
+    """A coefficient of variation for which the gamma distribution can be computed."""
+    cv = parse_number(text)
+    if not LOWEST_CV <= cv <= HIGHEST_CV:
+        raise ValueError(f"{text!r} must be from {LOWEST_CV:g} to {HIGHEST_CV:g}")
+    return cv
+
+
 def parse_load(text: str) -> tuple[str, float]:
     """`16`, `burst` or `closed:8`: (rate | burst | closed, req/s or users)."""
     if text == "burst":
@@ -133,7 +142,7 @@ class RunConfig:
         show=format_duration_ns,
     )  # fmt: skip
     cv: float | None = _row(
-        "--cv", parse_number, "variation of gamma gaps: 1 is Poisson", "workload", unit="CV", show=repr
+        "--cv", parse_cv, "variation of gamma gaps: 1 is Poisson", "workload", unit="CV", show=repr
     )
     users: int | None = _row("--users", parse_count, "users of a closed loop", "workload", unit="N")
     think_ns: int | None = _row(
@@ -267,6 +276,11 @@ def from_texts(texts: Mapping[str, str], complete: bool = True) -> RunConfig:
 
 def check(config: RunConfig) -> None:
     """ValueError when options contradict each other or something is missing."""
+    _check_arrivals(config)
+    _check_source(config)
+
+
+def _check_arrivals(config: RunConfig) -> None:
     closed, burst, replay = config.arrival == "closed", config.arrival == "burst", config.trace is not None
     _refuse(config.requests is not None and config.duration_ns is not None, "give --requests or --duration, not both")
     _refuse(
@@ -281,15 +295,24 @@ def check(config: RunConfig) -> None:
     _refuse((closed or burst) and config.duration_ns is not None, no_duration)
     no_rate = f"--arrival {config.arrival} has no rate: leave --rate out"
     _refuse((closed or burst) and config.rate_rps is not None, no_rate)
+
+
+def _check_source(config: RunConfig) -> None:
+    """A trace or a preset brings its own times and lengths."""
+    table, replay, preset = options(), config.trace is not None, config.preset is not None
+    own = "a trace" if replay else "a preset"
+    _refuse(replay and preset, "give --trace or --preset, not both")
     _refuse(config.speed is not None and config.rate_rps is not None, "give --speed or --rate, not both")
-    _refuse(closed and replay, "a trace has its own times: it cannot be played as a closed loop")
-    trace_only = ("columns", "time_unit", "window_ns", "limit", "speed", "loop", "context")
-    table = options()
-    for name in trace_only:
+    for name in ("columns", "time_unit", "window_ns", "limit", "speed", "loop", "context"):
         _refuse(not replay and getattr(config, name) is not None, f"{table[name][1].flag} needs --trace")
-    _refuse(replay and config.preset is not None, "give --trace or --preset, not both")
-    _refuse(replay and config.requests is not None, "a trace has its own requests: use --limit")
-    _refuse(replay and config.duration_ns is not None, "a trace has its own times: use --window")
+    if replay or preset:
+        own_times = f"{own} has its own times: leave --arrival {config.arrival} out"
+        _refuse(config.arrival not in ("poisson", "burst"), own_times)
+        _refuse(config.duration_ns is not None, f"{own} has its own times: use --{'window' if replay else 'requests'}")
+        _refuse(replay and config.requests is not None, "a trace has its own requests: use --limit")
+        for name in ("prompt_tokens", "output_tokens"):
+            changed = getattr(config, name) != table[name][0].default
+            _refuse(changed, f"{own} has its own lengths: leave {table[name][1].flag} out")
 
 
 def _refuse(wrong: bool, message: str) -> None:

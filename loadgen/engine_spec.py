@@ -22,6 +22,7 @@ from results.schedule import Schedule
 from targets.inprocess import InProcessEngine
 
 GLOBAL_MAX = "global-max"
+MOST_DIGITS = 9
 SUPPLIED = ("slots", "cached")
 """Arguments of an executor's builder that come from the policy."""
 
@@ -77,13 +78,24 @@ def _foreign(name: str, options: dict[str, str]) -> Engine:
         inspect.signature(engine_class).bind(**given)
     except TypeError as error:
         raise ValueError(f"engine {name}: {error}; its options are {known}") from None
-    return InProcessEngine(engine_class(**given), _read("slots", int, slots) if slots else None)
+    try:
+        engine = engine_class(**given)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"engine {name} cannot be made: {type(error).__name__}: {error}") from error
+    return InProcessEngine(engine, _read("slots", int, slots) if slots else None)
 
 
 def _load(reference: str) -> Any:
     """MODULE:ATTRIBUTE or FILE.py:ATTRIBUTE."""
     place, _, attribute = reference.rpartition(":")
-    module = _module_from_file(Path(place)) if place.endswith(".py") else _module(place, reference)
+    try:
+        module = _module_from_file(Path(place)) if place.endswith(".py") else _module(place, reference)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     if not hasattr(module, attribute):
         raise ValueError(f"{place} has no {attribute!r}")
     return getattr(module, attribute)
@@ -149,8 +161,8 @@ def _read(key: str, annotation: Any, text: str) -> Any:
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError("write a whole number")
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise ValueError(f"write a whole number of at most {MOST_DIGITS} digits")
     return int(text)
 
 

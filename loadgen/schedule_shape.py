@@ -11,13 +11,15 @@ from results.schedule import Schedule
 from results.stats import quantile
 
 HISTOGRAM_BINS = 60
+TOO_FEW = "TOO_FEW_ARRIVALS_IN_TIME"
+"""Nobody is due, all are due at once, or there are too few gaps or seconds for the figure."""
 
 
 def shape_of(schedule: Schedule) -> dict[str, Any]:
     """Figures of the schedule; null where there is nothing to compute one from."""
     due_ns = schedule.due_ns[~is_null(schedule.due_ns)]
     span_ns = int(due_ns[-1] - due_ns[0]) if len(due_ns) else 0
-    return {
+    figures = {
         "requests": len(schedule),
         "waiting_for_others": int(is_null(schedule.due_ns).sum()),
         "first_due_s": int(due_ns[0]) / NS_PER_S if len(due_ns) else None,
@@ -33,6 +35,7 @@ def shape_of(schedule: Schedule) -> dict[str, Any]:
         "origin": schedule.origin,
         "sha256": schedule.sha256,
     }
+    return {**figures, "reasons": {name: TOO_FEW for name, value in figures.items() if value is None}}
 
 
 def _lag1(due_ns: Int64) -> float | None:
@@ -44,11 +47,12 @@ def _lag1(due_ns: Int64) -> float | None:
     return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
 
 
-def _lengths(tokens: Int64) -> dict[str, float | int | None]:
+def _lengths(tokens: Int64) -> dict[str, Any]:
     values = tokens.astype(np.float64)
-    quantiles = {name: quantile(values, q)[0] for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
-    return {"sum": int(tokens.sum()), "mean": float(values.mean()), "min": int(tokens.min()), **quantiles,
-            "max": int(tokens.max())}  # fmt: skip
+    found = {name: quantile(values, q) for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
+    figures = {"sum": int(tokens.sum()), "mean": float(values.mean()), "min": int(tokens.min()), "max": int(tokens.max())}
+    reasons = {name: reason for name, (_, reason) in found.items() if reason}
+    return {**figures, **{name: value for name, (value, _) in found.items()}, **({"reasons": reasons} if reasons else {})}
 
 
 def _histogram(due_ns: Int64) -> Int64:

@@ -1,5 +1,6 @@
 """One run: from a config to a run folder. Prepare, play, write; stopped by Ctrl-C, it writes what there is."""
 
+import json
 import re
 import secrets
 import signal
@@ -54,7 +55,12 @@ class Outcome:
 def prepare(config: RunConfig) -> Prepared:
     """Schedule and engine. ValueError in one line when one cannot be made."""
     schedule = build_schedule(config)
-    return Prepared(config, schedule, make_engine(config.engine, config.clock, schedule))
+    engine = make_engine(config.engine, config.clock, schedule)
+    try:
+        json.dumps(dict(engine.describe()), allow_nan=False, default=str)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"engine {config.engine} describes itself with what JSON cannot hold: {error}") from None
+    return Prepared(config, schedule, engine)
 
 
 def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, repeats: int = 1) -> Outcome:
@@ -78,7 +84,7 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, 
         recording = play_engine(schedule, engine, _clock(config, engine), emit, control)
     conditions = finish(stamp)
     if emit.error is not None:
-        raise emit.error
+        raise OSError(f"{run.folder} cannot be written on: {emit.error.strerror}; what was written can be read")
     label = STOPPED.upper() if control.stops else None
     slo = parse_slo(config.slo) if config.slo else None
     summary, verdict = judged(recording, slo, facts_of(run.info, label))
@@ -172,6 +178,7 @@ def _info(prepared: Prepared, started: datetime) -> Json:
         "tokenload_version": version("tokenload"),
         "started_utc": utc_text(started),
         "config": to_json(prepared.config),
+        "config_effective": to_full_json(prepared.config),
         "engine": dict(prepared.engine.describe()),
         "clock": prepared.config.clock,
         "schedule_sha256": prepared.schedule.sha256,

@@ -145,7 +145,7 @@ def command_of(sweep: Sweep) -> str:
     words = ["tokenload", "sweep", *(word for engine in sweep.engines for word in ("--engine", engine))]
     words += ["--rates", ",".join(sweep.loads), "--repeats", str(sweep.repeats)]
     for key, text in to_json(sweep.config).items():
-        words += [f"--{key}", text]
+        words += [f"--{key}", text] if key != "out" else []
     return shlex.join(words)
 
 
@@ -219,4 +219,3 @@ def _expected_s(config: RunConfig, speed: Speed) -> float:
     if config.clock == "real":
         return max(busy_s, int(schedule.due_ns.max()) / NS_PER_S)
     return busy_s * speed.wall_ratio
-

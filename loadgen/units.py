@@ -7,6 +7,11 @@ from fractions import Fraction
 NS_PER_UNIT = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 NS_PER_S = NS_PER_UNIT["s"]
 PS_PER_NS = 1_000
+PS_PER_HOUR = NS_PER_UNIT["h"] * PS_PER_NS
+LONGEST_PS = 1_000 * PS_PER_HOUR
+"""Of a duration; the time axis in int64 picoseconds ends at 2,562 hours."""
+MOST_COUNTED = 100_000_000
+SMALLEST, LARGEST = 1e-6, 1e9
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z]+)")
 
 
@@ -15,7 +20,10 @@ def parse_duration_ps(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None or match[2] not in NS_PER_UNIT:
         raise ValueError(f"{text!r} is not a duration: write a number with ns, us, ms, s, m or h, as in 50ms")
-    return round(Fraction(Decimal(match[1])) * NS_PER_UNIT[match[2]] * PS_PER_NS)
+    value_ps = round(Fraction(Decimal(match[1])) * NS_PER_UNIT[match[2]] * PS_PER_NS)
+    if value_ps > LONGEST_PS:
+        raise ValueError(f"{text!r} is too long: at most {LONGEST_PS // PS_PER_HOUR}h")
+    return value_ps
 
 
 def parse_duration_ns(text: str) -> int:
@@ -48,8 +56,8 @@ def parse_tokens(text: str) -> tuple[int, int]:
     if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):  # noqa: PLR2004 - two ends
         raise ValueError(f"{text!r} is not a length: write a count of tokens (64) or a range (32:96)")
     low, high = int(parts[0]), int(parts[-1])
-    if low < 1 or low > high:
-        raise ValueError(f"length {text!r} must begin at 1 or more and not fall")
+    if low < 1 or low > high or high > MOST_COUNTED:
+        raise ValueError(f"length {text!r} must begin at 1 or more, not fall, and end at {MOST_COUNTED} at most")
     return low, high
 
 
@@ -59,8 +67,8 @@ def parse_number(text: str) -> float:
         value = Decimal(text.strip())
     except InvalidOperation:
         raise ValueError(f"{text!r} is not a number") from None
-    if not value.is_finite() or value <= 0:
-        raise ValueError(f"{text!r} must be a finite number above 0")
+    if not value.is_finite() or not SMALLEST <= value <= LARGEST:
+        raise ValueError(f"{text!r} must be a number from {SMALLEST:g} to {LARGEST:g}")
     return float(value)
 
 
@@ -71,8 +79,8 @@ def parse_temperature(text: str) -> float:
 
 def parse_count(text: str) -> int:
     """A whole number from 1."""
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a whole number from 1")
+    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_COUNTED:
+        raise ValueError(f"{text!r} is not a whole number from 1 to {MOST_COUNTED}")
     return int(text)
 
 

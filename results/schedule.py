@@ -140,6 +140,13 @@ def load_schedule(path: Path) -> Schedule:
     import pyarrow.parquet as pq
 
     table = pq.read_table(path)
+    try:
+        return _from_table(table, path)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+
+
+def _from_table(table: Any, path: Path) -> Schedule:
     metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path} is not a schedule that tokenload saved")
@@ -163,14 +170,22 @@ def load_schedule(path: Path) -> Schedule:
     return schedule
 
 
+def _check_codes(schedule: Schedule) -> None:
+    for name, names in (("request_class", schedule.class_names), ("phase", PHASES)):
+        codes = getattr(schedule, name)
+        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(names):
+            raise ValueError(f"column {name} must hold indices from 0 to {len(names) - 1}")
+
+
 def _shape_sha256(schedule: Schedule) -> str:
     digest = hashlib.sha256()
     for name in HASHED_COLUMNS:
         column = getattr(schedule, name)
         digest.update(f"{name}|int64|{len(column)}|".encode())
         digest.update(column.astype("<i8", copy=False).tobytes())
-    names = "\n".join(schedule.class_names).encode()
-    digest.update(f"class_names|utf8|{len(names)}|".encode() + names)
+    for class_name in schedule.class_names:
+        text = class_name.encode()
+        digest.update(f"class_name|utf8|{len(text)}|".encode() + text)
     return digest.hexdigest()
 
 
@@ -189,6 +204,9 @@ def _check(schedule: Schedule) -> None:
         raise ValueError("due times must not fall: sort the rows first")
     if rows and (int(schedule.prompt_tokens.min()) < 1 or int(schedule.output_tokens.min()) < 1):
         raise ValueError("every request needs at least 1 prompt token and 1 output token")
+    if schedule.after_offsets[0] != 0 or schedule.after_offsets[-1] != len(schedule.after_ids):
+        raise ValueError("after_offsets must go from 0 to the number of after_ids")
+    _check_codes(schedule)
     waiters = np.repeat(np.arange(rows), np.diff(schedule.after_offsets))
     if bool(((schedule.after_ids < 0) | (schedule.after_ids >= waiters)).any()):
         raise ValueError("a request can wait only for requests before it")

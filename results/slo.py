@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
 LIMITED = ("ttft", "tpot", "e2e", "stall")
-_LIMIT = re.compile(r"([a-z0-9]+)<=([0-9]*\.?[0-9]+)(us|ms|s)")
-_NS_PER_UNIT = {"us": 10**3, "ms": 10**6, "s": 10**9}
+_LIMIT = re.compile(r"([a-z0-9]+)<=([0-9]{0,12}\.?[0-9]{1,12})(ns|us|ms|s)")
+_NS_PER_UNIT = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ def parse_slo(text: str) -> Slo:
         match = _LIMIT.fullmatch(part)
         if match is None or match[1] not in LIMITED:
             raise ValueError(f"{part!r} is not a limit: write one of {', '.join(LIMITED)} as in ttft<=1s,tpot<=50ms")
-        limits_ns[match[1]] = round(float(match[2]) * _NS_PER_UNIT[match[3]])
+        if match[1] in limits_ns:
+            raise ValueError(f"{match[1]} has two limits in {text!r}: keep one")
+        limits_ns[match[1]] = round(Decimal(match[2]) * _NS_PER_UNIT[match[3]])
     return Slo(limits_ns)
 
 
@@ -46,4 +49,4 @@ def _written(limit_ns: int) -> str:
     for unit, ns in reversed(_NS_PER_UNIT.items()):
         if limit_ns % ns == 0:
             return f"{limit_ns // ns}{unit}"
-    return f"{limit_ns / _NS_PER_UNIT['us']:g}us"
+    return f"{limit_ns}ns"

@@ -43,15 +43,17 @@ class RunFolder:
     """The folder of one run that is going on."""
 
     def __init__(self, folder: Path, schedule: Schedule, info: Json, conditions: Json | None = None) -> None:
-        """Makes the folder and writes what is known before the start. FileExistsError when it is there."""
-        folder.mkdir(parents=True)
-        (folder / "parts").mkdir()
+        """Makes the folder, under another name until it is readable. FileExistsError when it is there."""
+        if folder.exists():
+            raise FileExistsError(f"{folder} exists: a run never goes into a folder that is there")
         self.folder = folder
         self.info: Json = {"schema_version": SCHEMA_VERSION, "status": RUNNING, **info}
-        self._schedule = schedule
-        save_schedule(schedule, folder / "schedule.parquet")
-        write_json(folder / "conditions.json", conditions or {})
-        write_json(folder / "run.json", self.info)
+        begun = folder.with_name(f".{folder.name}.begun")
+        (begun / "parts").mkdir(parents=True)
+        save_schedule(schedule, begun / "schedule.parquet")
+        write_json(begun / "conditions.json", conditions or {})
+        write_json(begun / "run.json", self.info)
+        begun.rename(folder)
 
     def writer(self, number: int = 0) -> "PartWriter":
         """Where a driver's parts go; each of several drivers has its own number."""
@@ -114,13 +116,14 @@ class PartWriter:
                 }
             )
             self._stream(name, batch.schema).write_batch(batch)
+            self._streams[name][0].flush()
 
     def _stream(self, name: str, schema: Any) -> Any:
         import pyarrow as pa
 
         if name not in self._streams:
             path = self._folder / f"{self._number:04d}-{name}.arrows"
-            file = path.open("wb", buffering=0)
+            file = path.open("wb")
             self._streams[name] = (file, pa.ipc.new_stream(file, schema))
         return self._streams[name][1]
 

@@ -19,10 +19,13 @@ class Exit(IntEnum):
 
 
 def exit_code(summaries: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], stopped: bool) -> int:
-    """Of one or many runs: interrupted, then every request failed, then INVALID, then ok."""
+    """Of a run: interrupted, then every request failed, then INVALID. Of a sweep INVALID comes before the failures."""
     if stopped:
         return Exit.INTERRUPTED
     requests = [summary["requests"] for summary in summaries]
+    invalid = not all(verdict["valid"] for verdict in verdicts)
+    if invalid and len(requests) > 1:
+        return Exit.INVALID
     if requests and all(one["failed"] and not one["completed"] for one in requests):
         return Exit.ALL_FAILED
-    return Exit.OK if all(verdict["valid"] for verdict in verdicts) else Exit.INVALID
+    return Exit.INVALID if invalid else Exit.OK

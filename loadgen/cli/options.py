@@ -15,10 +15,26 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Rows = TypeVar("Rows")
 
 
+INSTEAD_OF = {
+    "requests": ("duration",),
+    "duration": ("requests",),
+    "rate": ("speed",),
+    "speed": ("rate",),
+    "arrival": ("cv", "users", "think", "rate"),
+}
+"""Flag -> saved options that it takes the place of."""
+
+
 class InputError(click.ClickException):
     """One line that names the value and the remedy."""
 
     exit_code = Exit.USAGE
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C outside a run."""
+
+    exit_code = Exit.INTERRUPTED
 
 
 class GroupedCommand(click.Command):
@@ -74,6 +90,9 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
     texts = _saved(Path(saved)) if saved else {}
     keys = {_argument(option): key_of(option) for _, option in options().values()}
     flags = {keys[name]: text for name, text in given.items() if name in keys and isinstance(text, str)}
+    for flag in flags:
+        for other in INSTEAD_OF.get(flag, ()):
+            texts.pop(other, None)
     return from_texts({**texts, **flags}, complete)
 
 
@@ -92,9 +111,13 @@ def read_rows(table: type[Rows], given: Mapping[str, Any]) -> Rows:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Bad input and a refusing disk end a command with one line and exit code 2."""
+    """Bad input and a refusing disk end a command with one line and exit code 2; Ctrl-C with 130."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted before there was anything to write") from None
+    except (MemoryError, OverflowError) as error:
+        raise InputError(f"too large for this machine: {error or type(error).__name__}") from error
     except (ValueError, OSError) as error:
         raise InputError(" ".join(str(error).split()) or type(error).__name__) from error
 

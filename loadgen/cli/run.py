@@ -23,13 +23,15 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
     """
     with one_line_errors():
         config = read_config(given)
-        from loadgen.cli.scorecard import Progress, print_plan, print_scorecard
+        from loadgen.cli.scorecard import Progress, plan_lines, print_plan, print_scorecard
         from loadgen.session import execute, prepare
         from results.report import write_report
 
         prepared = prepare(config)
         print_plan(prepared)
         if dry_run:
+            if as_json:
+                click.echo(json.dumps({"dry_run": True, "plan": plan_lines(prepared)}))
             return
         with Progress(len(prepared.schedule)) as progress:
             outcome = execute(prepared, progress)

@@ -49,13 +49,13 @@ def _row(folder: Path) -> dict[str, Any]:
             "engine": config.get("engine", "continuous"),
             "clock": info["clock"],
             "arrival": config.get("trace") or config.get("preset") or config.get("arrival", "poisson"),
-            "rate_rps": config.get("rate"),
+            "rate_rps": float(config["rate"]) if "rate" in config else None,
             "requests": summary["requests"]["scheduled"] if summary else None,
             "failed": summary["requests"]["failed"] if summary else None,
             "ttft_p50_ms": summary["ttft_ms"]["p50"] if summary else None,
             "output_tokens_per_s": summary["rates"]["output_tokens_per_s"] if summary else None,
         }
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return {"folder": folder.name, "status": "unreadable", "error": f"{type(error).__name__}: {error}"}
 
 
@@ -67,9 +67,12 @@ def _show(folder: Path, as_json: bool) -> None:
     from results.store import load_run
 
     found = load_run(folder)
-    config = from_texts(found.info["config"])
-    slo = parse_slo(config.slo) if config.slo else None
-    summary, verdict = judged(found.recording, slo, facts_of(found.info, found.label))
+    try:
+        config = from_texts(found.info["config"])
+        facts = facts_of(found.info, found.label)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder / 'run.json'} is damaged: {error}") from None
+    summary, verdict = judged(found.recording, parse_slo(config.slo) if config.slo else None, facts)
     if as_json:
         told = {"folder": str(folder), "label": found.label, "verdict": verdict.to_json()}
         click.echo(json.dumps({**told, **summary}))

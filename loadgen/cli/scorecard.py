@@ -46,6 +46,7 @@ RUN_COLUMNS = {
     "ttft_p50_ms": "TTFT p50 ms",
     "output_tokens_per_s": "tok/s",
 }
+LENGTH_FIGURES = ("sum", "mean", "min", "p50", "p90", "p99", "max")
 FOUR_DIGITS_BELOW = 1000
 
 
@@ -78,17 +79,21 @@ class Progress:
 
 def print_plan(prepared: Prepared) -> None:
     """What will run, before it starts."""
+    console = Console(stderr=True, width=WIDTH, highlight=False)
+    for line in plan_lines(prepared):
+        console.print(Text(plain(line)), soft_wrap=True)
+
+
+def plan_lines(prepared: Prepared) -> list[str]:
+    """Engine, workload, schedule and folder of a run."""
     schedule, config = prepared.schedule, prepared.config
     told = prepared.engine.describe()
-    lines = [
+    return [
         f"engine    {config.engine} ({told.get('slots')} slots), {config.clock} clock",
         f"workload  {workload_line(schedule)}",
         f"schedule  {schedule.sha256[:16]}, seed {config.seed}",
         f"folder    {config.out}/",
     ]
-    console = Console(stderr=True, width=WIDTH, highlight=False)
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
 
 
 def workload_line(schedule: Schedule) -> str:
@@ -173,7 +178,7 @@ def print_schedule(shape: dict[str, Any], schedule: Schedule) -> None:
     for name in ("realised_rps", "gap_cv", "dispersion_1s", "lag1_correlation", "waiting_for_others"):
         table.add_row(name, cell(shape[name]))
     for name in ("prompt_tokens", "output_tokens"):
-        table.add_row(name, "  ".join(f"{key} {cell(value)}" for key, value in shape[name].items()))
+        table.add_row(name, "  ".join(f"{key} {cell(shape[name][key])}" for key in LENGTH_FIGURES))
     table.add_row("sha256", shape["sha256"])
     console.print(table)
     for step in shape["origin"].get("steps", ()):
@@ -198,4 +203,9 @@ def cell(value: object) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < FOUR_DIGITS_BELOW else f"{value:.1f}"
-    return str(value)
+    return plain(str(value))
+
+
+def plain(text: str) -> str:
+    """Text from a file or a server without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)

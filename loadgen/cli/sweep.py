@@ -22,15 +22,10 @@ SET_BY_POINTS = ("--rate", "--users", "--name")
 def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Run engines x loads x repeats on the same schedules, and write one report.
 
-    Without options: one by one, static and continuous batching of a small transformer on this CPU, at 4, 8, 16
-    and 32 requests/s and in a burst.
-
-    \b
-    tokenload sweep
-    tokenload sweep --engine static,batch=4 --engine static,batch=16 --rates auto --repeats 5
+    Without options: three ways of batching a small transformer on this CPU, at five loads.
     """
     with one_line_errors():
-        from loadgen.cli.sweep_view import SweepProgress, print_sweep, print_sweep_plan, summaries
+        from loadgen.cli.sweep_view import SweepProgress, print_sweep, print_sweep_plan, summaries, sweep_plan_lines
         from loadgen.sweep import load_sweep, plan_sweep, run_sweep
         from results.report import write_report
         from results.store import STOPPED
@@ -42,6 +37,8 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
             planned = plan_sweep(read_config(given, complete=False), chosen.engine, chosen.rates, chosen.repeats)
         print_sweep_plan(planned)
         if dry_run:
+            if as_json:
+                click.echo(json.dumps({"dry_run": True, "plan": sweep_plan_lines(planned)}))
             return
         with SweepProgress(planned) as progress:
             status = run_sweep(planned, progress)

@@ -11,7 +11,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from loadgen.cli.scorecard import WIDTH, cell
+from loadgen.cli.scorecard import WIDTH, cell, plain
 from loadgen.sweep import Point, Sweep, is_complete
 
 SECONDS_PER_MINUTE = 60
@@ -68,18 +68,22 @@ class SweepProgress:
 
 
 def print_sweep_plan(sweep: Sweep) -> None:
-    """What will run, in which order, and about how long it will take."""
+    """What will run, before it starts."""
+    console = Console(stderr=True, width=WIDTH, highlight=False)
+    for line in sweep_plan_lines(sweep):
+        console.print(Text(plain(line)), soft_wrap=True)
+
+
+def sweep_plan_lines(sweep: Sweep) -> list[str]:
+    """Engines, loads, points and folder of a sweep, and about how long it will take."""
     left = [point for point in sweep.points if not is_complete(sweep.folder / point.folder)]
-    lines = [
+    return [
         f"engines   {', '.join(sweep.engines)}",
         f"loads     {', '.join(sweep.loads)} (requests/s unless named), {sweep.repeats} repeat(s), seed "
         f"{sweep.config.seed}, {sweep.config.clock} clock",
         f"points    {len(sweep.points)}, {len(left)} to run, interleaved; about {duration(sweep.expected_s)}",
         f"folder    {sweep.folder}",
     ]
-    console = Console(stderr=True, width=WIDTH, highlight=False)
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
 
 
 def summaries(sweep: Sweep) -> list[dict[str, Any]]:

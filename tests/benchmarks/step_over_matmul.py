@@ -1,8 +1,9 @@
 """How much one decode step costs beyond its matrix products, and beside transformers' model of the same shape.
 
 `step_over_matmul`: `TorchExecutor.run` of one decode step (argmax included) over a bare chain of F.linear on
-contiguous tensors of the model's shapes, in the model's order, seven a layer and the head. Both run on one thread
-in interleaved blocks of ten; the ratio is that of the medians of 21 blocks in thread CPU time.
+contiguous tensors of the model's shapes, in the model's order, seven a layer and the head. The two run on one thread
+in interleaved blocks of ten; the ratio is that of the medians of 21 blocks in thread CPU time. The same against
+transformers, in a pair of its own.
 Contexts are ragged, uniform in 64..128 tokens, and grow by one each step of a block; `_1024` has 960..1024.
 """
 
@@ -25,18 +26,19 @@ from engines.tinygpt import TinyGPT, TinyGPTConfig
 from engines.torch_executor import TorchExecutor
 
 BATCHES = (1, 8, 32, 64)
+RAGGED_TOKENS = 64
 BLOCK_STEPS = 10
 BLOCKS = 21
 Run = Callable[[], object]
 
 
 class DecodeStep:
-    """One decode step of so many rows, of an executor whose slots hold `longest` tokens each."""
+    """One decode step over rows of an executor whose slots hold `longest_tokens` each."""
 
-    def __init__(self, executor: TorchExecutor, rows: list[Row], shortest: int, longest: int) -> None:
+    def __init__(self, executor: TorchExecutor, rows: list[Row], longest_tokens: int) -> None:
         self._executor = executor
         self._rows = rows
-        self._range = shortest, longest - BLOCK_STEPS
+        self._range = longest_tokens - RAGGED_TOKENS, longest_tokens - BLOCK_STEPS
         self._random = random.Random(0)
 
     def redraw(self) -> None:
@@ -82,6 +84,9 @@ class LinearChain:
             for weight in self._weights:
                 functional.linear(self._inputs[weight.shape[1]], weight)
 
+    def rewind(self) -> None:
+        """It leaves nothing behind."""
+
 
 class TransformersStep:
     """LlamaForCausalLM of the same shape, eager attention, StaticCache of 256, not compiled.
@@ -122,22 +127,16 @@ def block_ns(run: Run) -> float:
     return (time.thread_time_ns() - start) / BLOCK_STEPS
 
 
-def transformers_step(config: TinyGPTConfig, rows: int) -> TransformersStep | None:
-    """None where transformers is not installed."""
-    return TransformersStep(config, rows) if find_spec("transformers") else None
-
-
-def median_ns(step: DecodeStep, chain: LinearChain, other: TransformersStep | None) -> dict[str, float | None]:
-    """Of the step, the chain and transformers' step, from interleaved blocks; the first round is warm-up."""
-    taken_ns: dict[str, list[float]] = {"step": [], "chain": [], "transformers": []}
+def step_over(step: DecodeStep, other: LinearChain | TransformersStep) -> tuple[float, float]:
+    """(ratio of the medians, the other's median in ns), from interleaved blocks; the first pair is warm-up."""
+    step_ns, other_ns = [], []
     for _ in range(BLOCKS + 1):
         step.redraw()
-        taken_ns["step"].append(block_ns(step.run))
-        taken_ns["chain"].append(block_ns(chain.run))
-        if other is not None:
-            taken_ns["transformers"].append(block_ns(other.run))
-            other.rewind()
-    return {name: statistics.median(blocks[1:]) if blocks else None for name, blocks in taken_ns.items()}
+        step_ns.append(block_ns(step.run))
+        other_ns.append(block_ns(other.run))
+        other.rewind()
+    other_median_ns = statistics.median(other_ns[1:])
+    return round(statistics.median(step_ns[1:]) / other_median_ns, 3), other_median_ns
 
 
 def measure_context(longest_tokens: int, cache_tokens: int, beside_transformers: bool) -> dict[str, dict[str, Any]]:
@@ -146,26 +145,24 @@ def measure_context(longest_tokens: int, cache_tokens: int, beside_transformers:
     executor, rows = filled_executor(model, max(BATCHES), longest_tokens)
     figures: dict[str, dict[str, Any]] = {"matmul": {}, "transformers": {}, "gflops": {}}
     for batch in BATCHES:
-        step = DecodeStep(executor, rows[:batch], longest_tokens - 64, longest_tokens)
-        chain = LinearChain(model, batch)
-        other = transformers_step(model.config, batch) if beside_transformers else None
-        times_ns = median_ns(step, chain, other)
-        step_ns, chain_ns, other_ns = times_ns["step"] or 0, times_ns["chain"] or 1, times_ns["transformers"]
-        figures["matmul"][str(batch)] = round(step_ns / chain_ns, 3)
-        figures["transformers"][str(batch)] = other_ns and round(step_ns / other_ns, 3)
+        step, chain = DecodeStep(executor, rows[:batch], longest_tokens), LinearChain(model, batch)
+        figures["matmul"][str(batch)], chain_ns = step_over(step, chain)
         figures["gflops"][str(batch)] = round(chain.flop / chain_ns, 1)
+        if beside_transformers:
+            figures["transformers"][str(batch)], _ = step_over(step, TransformersStep(model.config, batch))
     return figures
 
 
 def measure() -> dict[str, Any]:
     """All figures by batch size; the ratio to transformers is None where that is not installed."""
     torch.set_num_threads(1)
-    near, far = measure_context(128, 256, True), measure_context(1024, 1280, False)
+    installed = find_spec("transformers") is not None
+    near, far = measure_context(128, 256, installed), measure_context(1024, 1280, False)
     return {
         "step_over_matmul": near["matmul"],
         "step_over_matmul_1024": far["matmul"],
         "chain_gflops": near["gflops"],
-        "step_over_transformers": near["transformers"] if find_spec("transformers") else None,
+        "step_over_transformers": near["transformers"] if installed else None,
     }
 
 

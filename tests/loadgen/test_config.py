@@ -25,6 +25,7 @@ from results.slo import parse_slo
 
 COUNTS = st.integers(1, 10**9)
 RATES = st.floats(min_value=1e-6, max_value=1e9)
+CVS = st.floats(0.01, 100)
 DURATIONS_NS = st.integers(0, 10**15)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 RANGES = st.tuples(COUNTS, COUNTS).map(sorted).map(tuple)
@@ -79,7 +80,7 @@ def configs(draw: st.DrawFn) -> RunConfig:
         values["arrival"] = (
             "gamma" if kind == "gamma" else draw(st.sampled_from(["poisson", "conditioned", "constant"]))
         )
-        values |= {"cv": draw(RATES) if kind == "gamma" else None, "rate_rps": draw(RATES)}
+        values |= {"cv": draw(CVS) if kind == "gamma" else None, "rate_rps": draw(RATES)}
         values[draw(st.sampled_from(["requests", "duration_ns"]))] = draw(st.none() | COUNTS)
     return RunConfig(**values)
 
