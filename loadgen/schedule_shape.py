@@ -50,9 +50,11 @@ def _lag1(due_ns: Int64) -> float | None:
 def _lengths(tokens: Int64) -> dict[str, Any]:
     values = tokens.astype(np.float64)
     found = {name: quantile(values, q) for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
-    figures = {"sum": int(tokens.sum()), "mean": float(values.mean()), "min": int(tokens.min()), "max": int(tokens.max())}
+    extremes = {"min": int(tokens.min()), "max": int(tokens.max())}
+    figures: dict[str, Any] = {"sum": int(tokens.sum()), "mean": float(values.mean()), **extremes}
+    figures.update((name, value) for name, (value, _) in found.items())
     reasons = {name: reason for name, (_, reason) in found.items() if reason}
-    return {**figures, **{name: value for name, (value, _) in found.items()}, **({"reasons": reasons} if reasons else {})}
+    return {**figures, "reasons": reasons} if reasons else figures
 
 
 def _histogram(due_ns: Int64) -> Int64:

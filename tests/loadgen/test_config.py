@@ -23,7 +23,7 @@ from loadgen.config import (
 )
 from results.slo import parse_slo
 
-COUNTS = st.integers(1, 10**9)
+COUNTS = st.integers(1, 10**8)
 RATES = st.floats(min_value=1e-6, max_value=1e9)
 CVS = st.floats(0.01, 100)
 DURATIONS_NS = st.integers(0, 10**15)

@@ -174,7 +174,7 @@ def test_twenty_killed_runs_are_readable(tmp_path: Path, start: Start) -> None:
 def test_a_run_that_is_killed_as_it_begins_is_readable(tmp_path: Path, start: Start) -> None:
     """Readable at any moment: a folder that exists is a run folder, from the first instant on."""
     child = start(tmp_path / "runs", "--engine", "continuous,executor=cost", "--rate", "40")
-    folder = wait_for(lambda: next((tmp_path / "runs").glob("*"), None))
+    folder = wait_for(lambda: next((tmp_path / "runs").glob("[!.]*"), None))
     child.process.kill()
     child.end()
     run = load_run(folder)
