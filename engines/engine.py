@@ -49,13 +49,15 @@ class StepOutput:
 
 @dataclass(slots=True)
 class OneTokenEach(Sequence[StepOutput]):
-    """The outputs of a decode in which nobody ended: one token to each request, held as two columns.
+    """The outputs of a step that gave one token to each of some requests, held as columns.
 
     Reads as a sequence of `StepOutput`s, which are made only when somebody looks.
     """
 
     request_ids: Sequence[int]
     token_ids: Sequence[int]
+    finish_reasons: Mapping[int, str] = field(default_factory=dict)
+    """Of those that finished, by request id."""
 
     def __len__(self) -> int:
         """Outputs."""
@@ -68,8 +70,10 @@ class OneTokenEach(Sequence[StepOutput]):
     def __getitem__(self, index: int | slice) -> StepOutput | Sequence[StepOutput]:
         """The output at the index."""
         if isinstance(index, slice):
-            return OneTokenEach(self.request_ids[index], self.token_ids[index])
-        return StepOutput(self.request_ids[index], (self.token_ids[index],))
+            return OneTokenEach(self.request_ids[index], self.token_ids[index], self.finish_reasons)
+        request_id = self.request_ids[index]
+        reason = self.finish_reasons.get(request_id)
+        return StepOutput(request_id, (self.token_ids[index],), reason is not None, reason)
 
 
 @dataclass(slots=True)

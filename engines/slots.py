@@ -8,6 +8,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from engines.engine import JSON, OneTokenEach, Request, SamplingParams, Step, StepOutput
@@ -15,6 +16,7 @@ from engines.policies import Joining, Policy, Row, SlotState
 from results.slots import StepWork
 
 NO_STOPS: frozenset[int] = frozenset()
+NOBODY_FINISHED: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class SlotEngine:
         self._free_slots = list(range(policy.slots))
         self._state = SlotState(policy.slots, self._waiting, self._running)
         self._decode_batch = Batch("decode", self._running)
+        self._run = executor.run
         self._cost_ps = cost_model.cost_ps if cost_model else _cost_not_told
         self._holds = policy.deliver == "end"
         self._held: dict[int, StepOutput] = {}
@@ -159,25 +162,25 @@ class SlotEngine:
 
     def _prefill(self, rows: list[Row]) -> Step:
         """The joint prefill of the rows that have just joined; each gets its first token."""
-        outputs, ended = self._commit(rows, self._executor.run(Batch("prefill", rows)))
+        outputs = self._commit(rows, self._run(Batch("prefill", rows)))
         work = self._prefill_work(rows)
-        step = Step(outputs, [(row.request_id, row.slot) for row in rows], ended, (), work, self._cost_ps(work))
-        return self._settle(step)
+        admitted = [(row.request_id, row.slot) for row in rows]
+        return self._settle(Step(outputs, admitted, list(outputs.finish_reasons), (), work, self._cost_ps(work)))
 
     def _decode(self) -> Step:
         """Every row in a slot is computed; those that have not finished yield a token."""
-        outputs, ended = self._commit(self._running, self._executor.run(self._decode_batch))
-        work = self._decode_work(len(outputs))
-        return self._settle(Step(outputs, (), ended, (), work, self._cost_ps(work)))
+        outputs = self._commit(self._running, self._run(self._decode_batch))
+        work = self._decode_work(len(outputs.request_ids))
+        return self._settle(Step(outputs, (), list(outputs.finish_reasons), (), work, self._cost_ps(work)))
 
     def _decode_quietly(self) -> Step:
         """`_decode` for a step in which no row has finished and none can: the hot path."""
         rows = self._running
-        token_ids = self._executor.run(self._decode_batch)
+        token_ids = self._run(self._decode_batch)
         for row in rows:
             row.output_tokens += 1
         work = self._decode_work(len(rows))
-        return Step(OneTokenEach(self._running_ids, token_ids), (), (), (), work, self._cost_ps(work))
+        return Step(OneTokenEach(self._running_ids, token_ids, NOBODY_FINISHED), (), (), (), work, self._cost_ps(work))
 
     def _settle(self, step: Step) -> Step:
         """Let go of whom the policy lets go, and work out for how long nobody can finish."""
@@ -246,22 +249,21 @@ class SlotEngine:
             self._state.flushed_requests = flushed - sum(position < flushed for position in positions)
         return taken
 
-    def _commit(self, rows: Sequence[Row], tokens: Sequence[int]) -> tuple[list[StepOutput], list[int]]:
-        """Give each unfinished row its token; the outputs, and who has ended."""
-        outputs = []
-        ended = []
+    def _commit(self, rows: Sequence[Row], tokens: Sequence[int]) -> OneTokenEach:
+        """Give each unfinished row its token, and see who has finished with it."""
+        request_ids = []
+        token_ids = []
+        reasons = {}
         for row, token in zip(rows, tokens, strict=True):
             if row.finished:
                 continue
             row.output_tokens += 1
-            stopped = token in row.stop_token_ids
-            if stopped or row.output_tokens >= row.max_tokens:
+            request_ids.append(row.request_id)
+            token_ids.append(token)
+            if row.output_tokens >= row.max_tokens or token in row.stop_token_ids:
                 row.finished = True
-                ended.append(row.request_id)
-                outputs.append(StepOutput(row.request_id, (token,), True, "stop" if stopped else "length"))
-            else:
-                outputs.append(StepOutput(row.request_id, (token,)))
-        return outputs, ended
+                reasons[row.request_id] = "stop" if token in row.stop_token_ids else "length"
+        return OneTokenEach(request_ids, token_ids, reasons)
 
     def _decode_work(self, yielding_slots: int) -> StepWork:
         """The counts of a decode: each row in a slot yields a token or has finished."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
-from engines.engine import Engine, Request, SamplingParams, Step
+from engines.engine import Engine, OneTokenEach, Request, SamplingParams, Step
 from loadgen.clock import Clock
 from loadgen.due import NEVER_NS, DueQueue, InFlight
 from loadgen.host import sample_host
@@ -111,6 +111,7 @@ class _Play:
         self._deadline_ns = NEVER_NS
         self._drain_until_ns = NEVER_NS
         self._drained = self._aborted = False
+        self._limited = control.timeout_ns is not None or control.drain_ns is not None
         self._outside = False
         """Whether somebody else's code runs, control or emit, whose faults are not the engine's."""
         self._control_at_ns = self._host_at_ns = time.perf_counter_ns()
@@ -169,12 +170,18 @@ class _Play:
                 self._engine.add_request(request)
             except ValueError as error:
                 self._end(request_id, Status.ENGINE_ERROR, now_ns, error=str(error))
-        self._set_deadline()
+        if self._limited:
+            self._set_deadline()
 
     def _came_and_went(self, step: Step) -> None:
         self._recorder.membership(step)
         now_ns = self._clock.now_ns()
-        for output in step.outputs:
+        outputs = step.outputs
+        if type(outputs) is OneTokenEach:
+            for request_id, reason in outputs.finish_reasons.items():
+                self._end(request_id, Status.OK, now_ns, reason)
+            return
+        for output in outputs:
             if output.finished:
                 self._end(output.request_id, Status.OK, now_ns, output.finish_reason)
 

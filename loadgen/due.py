@@ -42,7 +42,13 @@ class DueQueue:
     def pop(self) -> tuple[int, int]:
         """(due_ns, request_id) of the next one."""
         self._left -= 1
-        if self._heap and (self._pointer == len(self._ids) or self._heap[0] < self._head()):
+        if not self._heap:
+            at = self._pointer
+            self._pointer = at + 1
+            self.last_due_ns = due_ns = self._due_ns[at]
+            self.next_due_ns = self._due_ns[at + 1] if at + 1 < len(self._ids) else NEVER_NS
+            return due_ns, self._ids[at]
+        if self._pointer == len(self._ids) or self._heap[0] < self._head():
             due_ns, request_id = heappop(self._heap)
         else:
             due_ns, request_id = self._head()

@@ -4,8 +4,7 @@ During a step it only appends references; the columns are made when a part is em
 """
 
 from collections.abc import Sequence
-from itertools import chain
-from operator import attrgetter
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,6 @@ from results.recording import KINDS, PART_TABLES, TEXT_COLUMNS, RecordingPart, S
 from results.slots import WORK_COLUMNS, StepWork
 from results.status import Status
 
-_work_values = attrgetter(*WORK_COLUMNS)
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 ADMITTED, ENDED, RELEASED = (int(event) for event in SlotEvent)
 _NOT_TOLD = (NULL,) * len(WORK_COLUMNS)
@@ -166,17 +164,30 @@ def _token_ids(steps: Sequence[Step]) -> list[int]:
     return ids
 
 
-def _ints(values: Sequence[int] | tuple[object, ...]) -> Int64:
+def _ints(values: Sequence[Any]) -> Int64:
     return np.fromiter(values, dtype=np.int64, count=len(values))
 
 
 def _work_columns(works: Sequence[StepWork | None]) -> NDArray[np.int64]:
     """One row a column of the step table."""
-    width = len(WORK_COLUMNS)
     try:
-        flat = chain.from_iterable(map(_work_values, works))
-        table = np.fromiter(flat, dtype=np.int64, count=width * len(works))
+        table = _ints(_flat_counts(works))
     except (AttributeError, TypeError):  # somebody else's engine left a step's work, or a count of it, untold
-        rows = [_NOT_TOLD if work is None else _work_values(work) for work in works]
+        rows = [_NOT_TOLD if work is None else _flat_counts([work]) for work in works]
         table = _ints([NULL if value is None else value for row in rows for value in row])
-    return table.reshape(len(works), width).T.copy()
+    return table.reshape(len(works), len(WORK_COLUMNS)).T.copy()
+
+
+def _flat_counts(works: Sequence[StepWork | None]) -> list[int | None]:
+    """The counts of all works one after the other, in the order of WORK_COLUMNS, which a test holds it to.
+
+    Spelled out: it runs for every step, and this is twice as fast as asking by name.
+    """
+    flat: list[int | None] = []
+    for work in cast("Sequence[StepWork]", works):
+        flat += (
+            work.prefilling_slots, work.decoding_slots, work.finished_slots, work.stalled_slots,
+            work.empty_queued_slots, work.idle_slots, work.waiting_requests, work.prefill_tokens,
+            work.padding_tokens, work.kv_tokens, work.preempted_requests, work.recomputed_tokens,
+        )  # fmt: skip
+    return flat
