@@ -5,6 +5,7 @@ not included: cost-only executor with its default costs, Poisson arrivals at 10.
 33 for continuous batching on 8 slots, 20,000 requests of U(32..96) prompt and U(16..48) output tokens. The best of
 the rounds, because a busy machine only ever adds time; all rounds are printed too.
 help_s: seconds of a whole `tokenload --help` process, median.
+step_over_matmul and its kin: see `step_over_matmul.py` beside this file; null without torch.
 """
 
 import json
@@ -12,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Any
 
 from loadgen.arrivals import due_times_ns
 from loadgen.clock import ModelledClock
@@ -65,6 +67,15 @@ def help_s() -> float:
     return time.perf_counter() - begin_s
 
 
+def transformer() -> dict[str, Any]:
+    """A decode step of the transformer over the bare products of its matrices."""
+    try:
+        from step_over_matmul import measure
+    except ImportError:
+        return {"step_over_matmul": None}
+    return measure()
+
+
 def main() -> None:
     """Measure and print."""
     rounds = [{slots: tokens_per_s(*case) for slots, case in CASES.items()} for _ in range(ROUNDS)]
@@ -74,6 +85,7 @@ def main() -> None:
                 "modelled_tokens_per_s": {slots: round(max(one[slots] for one in rounds)) for slots in CASES},
                 "modelled_tokens_per_s_rounds": {slots: [round(one[slots]) for one in rounds] for slots in CASES},
                 "help_s": round(statistics.median(help_s() for _ in range(HELP_RUNS)), 3),
+                **transformer(),
             }
         )
     )
