@@ -60,7 +60,7 @@ class Child:
 
     def folder(self) -> Path:
         """Its run folder, as soon as it has a run.json."""
-        return wait_for(lambda: next(self.out.glob("*/run.json"), None)).parent
+        return wait_for(lambda: next(self.out.glob("[!.]*/run.json"), None)).parent
 
     def rows(self) -> Path:
         """The same, as soon as its first part has been written."""
