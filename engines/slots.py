@@ -65,6 +65,7 @@ class SlotEngine:
         self.total_slot_steps = 0
         self.wasted_slot_steps = 0
         self._policy = policy
+        self._slots, self._cached = policy.slots, policy.cached
         self._executor = executor
         self._cost_model = cost_model
         self._waiting: deque[Request] = deque()
@@ -270,15 +271,17 @@ class SlotEngine:
         self._state.last_kind = "decode"
         running = len(self._running)
         waiting = len(self._waiting)
-        empty = self._policy.slots - running
+        empty = self._slots - running
         queued = empty if empty < waiting else waiting
         finished = running - yielding_slots
         self.total_slot_steps += running
         if finished:
             self.wasted_slot_steps += finished
         self._kv_tokens = kv_tokens = self._kv_tokens + yielding_slots
-        tokens, kv_tokens = (0, kv_tokens) if self._policy.cached else (self._recomputed(), 0)
-        return StepWork("decode", 0, yielding_slots, finished, 0, queued, empty - queued, waiting, tokens, 0, kv_tokens)
+        if self._cached:
+            return StepWork("decode", 0, yielding_slots, finished, 0, queued, empty - queued, waiting, 0, 0, kv_tokens)
+        tokens = self._recomputed()
+        return StepWork("decode", 0, yielding_slots, finished, 0, queued, empty - queued, waiting, tokens, 0, 0)
 
     def _prefill_work(self, rows: Sequence[Row]) -> StepWork:
         """The counts of a joint prefill: the rows are those who joined, everybody else in a slot is stalled."""
@@ -286,7 +289,7 @@ class SlotEngine:
         joined = len(rows)
         running = len(self._running)
         waiting = len(self._waiting)
-        empty = self._policy.slots - running
+        empty = self._slots - running
         queued = min(empty, waiting)
         finished = self._finished_rows
         self.total_slot_steps += joined + finished
@@ -295,7 +298,7 @@ class SlotEngine:
         real = sum(lengths)
         padding = max(lengths) * joined - real
         self._kv_tokens += real
-        kv_tokens = self._kv_tokens if self._policy.cached else 0
+        kv_tokens = self._kv_tokens if self._cached else 0
         stalled = running - joined - finished
         return StepWork(
             "prefill", joined, 0, finished, stalled, queued, empty - queued, waiting, real, padding, kv_tokens

@@ -108,10 +108,11 @@ class Recorder:
         counts: list[tuple[int, int]] = []
         for one in steps:
             outputs = one.outputs
-            per_step.append(len(outputs))
             if type(outputs) is OneTokenEach:
+                per_step.append(len(outputs.request_ids))
                 ids += outputs.request_ids
             else:
+                per_step.append(len(outputs))
                 counts += [
                     (len(ids) + at, tokens)
                     for at, output in enumerate(outputs)

@@ -25,7 +25,7 @@ from results.schedule import Schedule, make_schedule
 
 CASES = {"1": ("one-by-one", 10.4), "8": ("continuous,batch=8", 33.0)}
 REQUESTS = 20_000
-ROUNDS = 5
+ROUNDS = 9
 HELP_RUNS = 11
 SEED = 7
 
