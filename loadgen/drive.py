@@ -153,8 +153,6 @@ class _Play:
                 log.append((step, clock.step_start, clock.step_end, clock.step_wall_ns))
                 if step.ended or step.released or step.admitted:
                     self._came_and_went(step)
-                if len(log) >= CONDENSE_EVERY_STEPS:
-                    self._recorder.condense()
             else:
                 clock.wait_until(min(ready_ns, arrivals.next_due_ns, self._deadline_ns))
 
@@ -251,6 +249,8 @@ class _Play:
 
     def _poll(self, now_ns: int) -> bool:
         """Look at the wall clock: emit, sample, ask the control; False when all is cancelled."""
+        if len(self._recorder.log) >= CONDENSE_EVERY_STEPS:
+            self._recorder.condense()
         wall_ns = time.perf_counter_ns()
         if wall_ns >= self._host_at_ns:
             self._host_at_ns = wall_ns + HOST_EVERY_NS
