@@ -2,7 +2,9 @@
 
 from heapq import heappop, heappush
 
-from results.columns import NULL
+import numpy as np
+
+from results.columns import NULL, Int64
 from results.schedule import Schedule
 
 NEVER_NS = 2**62
@@ -11,20 +13,21 @@ NEVER_NS = 2**62
 class DueQueue:
     """Who is due next: a pointer over the sorted due column beside a heap that holds only followers."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        """At the start of a run."""
+    def __init__(self, schedule: Schedule, mine: Int64 | None = None) -> None:
+        """At the start of a run. `mine`: only these requests; who waits for one of them must be among them."""
+        chosen = np.ones(len(schedule), dtype=np.bool_) if mine is None else np.isin(np.arange(len(schedule)), mine)
         waits = schedule.due_ns == NULL
-        self._ids = (~waits).nonzero()[0].tolist()
-        self._due_ns: list[int] = schedule.due_ns[~waits].tolist()
+        self._ids = (chosen & ~waits).nonzero()[0].tolist()
+        self._due_ns: list[int] = schedule.due_ns[chosen & ~waits].tolist()
         self._pointer = 0
         self._heap: list[tuple[int, int]] = []
-        self._left = len(schedule)
+        self._left = int(chosen.sum())
         self._think_ns = schedule.think_ns
         self._waits_for: dict[int, int] = {}
         """Follower -> how many it still waits for."""
         self._latest_end_ns: dict[int, int] = {}
         self._followers: dict[int, list[int]] = {}
-        for follower in waits.nonzero()[0].tolist():
+        for follower in (chosen & waits).nonzero()[0].tolist():
             before = schedule.after(follower).tolist()
             self._waits_for[follower] = len(before)
             for request_id in before:

@@ -4,12 +4,9 @@ Options are read by the annotations of the builder they belong to: a count, true
 duration with its unit.
 """
 
-import importlib
-import importlib.util
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engines.catalog import EXECUTORS, POLICIES
@@ -20,6 +17,7 @@ from engines.slots import SlotEngine
 from loadgen.units import parse_duration_ns, parse_duration_ps
 from results.schedule import Schedule
 from targets.inprocess import InProcessEngine
+from targets.loading import load
 
 GLOBAL_MAX = "global-max"
 MOST_DIGITS = 9
@@ -43,7 +41,7 @@ def make_engine(spec: str, clock: str, schedule: Schedule) -> Engine:
     executor_name = options.pop("executor", "cost" if clock == "modelled" else "tinygpt")
     if executor_name not in EXECUTORS:
         raise ValueError(f"unknown executor {executor_name!r}: known are {', '.join(EXECUTORS)}")
-    builder, executor_builder = _load(POLICIES[name][0]), _load(EXECUTORS[executor_name][0])
+    builder, executor_builder = load(POLICIES[name][0]), load(EXECUTORS[executor_name][0])
     policy = builder(**_take(options, builder))
     executor_options = _take(options, executor_builder, without=SUPPLIED)
     cost_model = LinearCost(**_take(options, LinearCost))
@@ -66,7 +64,7 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def _foreign(name: str, options: dict[str, str]) -> Engine:
-    engine_class = _load(name)
+    engine_class = load(name)
     if not callable(engine_class):
         raise ValueError(f"{name} is not a class: it cannot make an engine")
     given = _take(options, engine_class)
@@ -85,42 +83,6 @@ def _foreign(name: str, options: dict[str, str]) -> Engine:
     except Exception as error:
         raise ValueError(f"engine {name} cannot be made: {type(error).__name__}: {error}") from error
     return InProcessEngine(engine, _read("slots", int, slots) if slots else None)
-
-
-def _load(reference: str) -> Any:
-    """MODULE:ATTRIBUTE or FILE.py:ATTRIBUTE."""
-    place, _, attribute = reference.rpartition(":")
-    try:
-        module = _module_from_file(Path(place)) if place.endswith(".py") else _module(place, reference)
-    except ValueError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not hasattr(module, attribute):
-        raise ValueError(f"{place} has no {attribute!r}")
-    return getattr(module, attribute)
-
-
-def _module(place: str, reference: str) -> types.ModuleType:
-    if not all(part.isidentifier() for part in place.split(".")):
-        raise ValueError(f"{reference!r} names no module: write FILE.py:CLASS or MODULE:CLASS")
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise
-        raise ValueError(f"no module {place!r}: write FILE.py:CLASS for a file") from None
-
-
-def _module_from_file(path: Path) -> types.ModuleType:
-    if not path.is_file():
-        raise ValueError(f"no file {str(path)!r}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{str(path)!r} cannot be read as a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _take(options: dict[str, str], builder: Callable[..., Any], without: tuple[str, ...] = ()) -> dict[str, Any]:

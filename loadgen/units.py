@@ -84,6 +84,11 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_whole(text: str) -> int:
+    """A whole number from 0."""
+    return 0 if text.strip() == "0" else parse_count(text)
+
+
 def parse_seed(text: str) -> int:
     """A whole number from 0."""
     if not text.strip().isdecimal():

@@ -1,5 +1,6 @@
 """From a config to a schedule: the one place where arrivals, lengths, prompts and traces come together."""
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from results.columns import NULL, int64
 from results.schedule import Schedule, make_schedule
 
 DEFAULT_REQUESTS = 200
+SALT_BYTES = 8
 SEED1_REQUESTS, SEED1_PROMPT_TOKENS, SEED1_OUTPUT_TOKENS = 24, (32, 96), (16, 48)
 
 
@@ -24,7 +26,8 @@ def build_schedule(config: RunConfig) -> Schedule:
         "temperature": config.temperature,
         "seed": config.seed if config.temperature else None,
     }
-    recipe = {"prompt": prompt_recipe(config.seed), "sampling": sampling}
+    salt = secrets.token_hex(SALT_BYTES) if config.target is not None and not config.same_bytes else None
+    recipe = {"prompt": prompt_recipe(config.seed, salt=salt), "sampling": sampling}
     if config.trace is not None:
         return _replayed(config, recipe)
     if config.preset == "seed1":

@@ -4,14 +4,15 @@
 left behind: every scheduled request comes out exactly once, sorted by id.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from results.columns import NULL, Int64, Table, concatenate, int64, is_null
+from results.columns import NULL, Int64, Table, int64, is_null
+from results.remote import ENGINE, REMOTE_COLUMNS, REMOTE_TEXT_COLUMNS, account, judge_ends
 from results.schedule import Schedule
 from results.slots import WORK_COLUMNS
 from results.status import Status
@@ -41,12 +42,13 @@ PART_TABLES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Tables of a part and the columns each has at least.
 
-tokens: one row a delivery; of streaming targets `t_ns` in place of `step`. token_ids: flat, in the order of
-`tokens`; empty when the target's ids mean nothing. steps: with start_ps, cost_ps and cost_slope_ps in modelled
-time, with start_ns and end_ns otherwise. flight: requests in flight, integrated over the part's time, by a
-counter that sees no row.
+requests: of streaming targets with REMOTE_COLUMNS and REMOTE_TEXT_COLUMNS beside these. tokens: one row a delivery;
+of streaming targets `t_ns` in place of `step`. token_ids: flat, in the order of `tokens`; empty when the target's
+ids mean nothing. steps: with start_ps, cost_ps and cost_slope_ps in modelled time, with start_ns and end_ns
+otherwise. host: with worker_id where several processes sampled. flight: requests in flight, integrated over the
+part's time, by a counter that sees no row.
 """
-TEXT_COLUMNS = ("finish_reason", "error")
+TEXT_COLUMNS = ("finish_reason", "error", *REMOTE_TEXT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +89,19 @@ def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:
     A scheduled request that no part knows the end of is `not_dispatched`. A delivery without a token (an end that
     comes after the last one) is no delivery.
     """
-    ordered = sorted(parts, key=_first_step) or [empty_part()]
-    tables = {name: concatenate([part.tables[name] for part in ordered]) for name in PART_TABLES}
+    ordered = sorted(parts, key=_place) or [empty_part()]
+    tables = {name: _joined([part.tables[name] for part in ordered]) for name in PART_TABLES}
+    in_steps = not _is_streamed(tables)
+    if not in_steps and "t_ns" not in tables["tokens"]:
+        tables["tokens"]["t_ns"] = tables["tokens"].pop("step")
     bearing = tables["tokens"]["tokens"] != 0
     tables["tokens"] = {name: values[bearing] for name, values in tables["tokens"].items()}
-    offsets, order = _group(tables["tokens"]["request_id"], len(schedule))
+    offsets, order = _group(tables["tokens"], len(schedule))
     counts = int64(tables["tokens"]["tokens"])
     requests = _requests(schedule, tables)
-    requests["output_tokens"] = _sums(counts[order], offsets)
-    _judge_lengths(schedule, requests)
-    in_steps = "step" in tables["tokens"]
+    _count_tokens(requests, _sums(counts[order], offsets), in_steps)
+    pinned = schedule.recipe.get("sampling", {}).get("ignore_eos", True)
+    judge_ends(requests, np.diff(offsets), pinned)
     in_time = np.argsort(tables["host"]["t_ns"], kind="stable")
     times = int64(tables["tokens"]["step" if in_steps else "t_ns"])[order]
     return Recording(
@@ -125,15 +130,43 @@ def empty_part() -> RecordingPart:
     )
 
 
-def _first_step(part: RecordingPart) -> int:
-    steps = part.tables["steps"]["step"]
-    return int(steps[0]) if len(steps) else -1
+def _place(part: RecordingPart) -> tuple[int, int]:
+    """Stepping engines' parts in the order of steps, all others in the order of time."""
+    steps, until_ns = part.tables["steps"]["step"], part.tables["flight"]["until_ns"]
+    return (int(steps[0]) if len(steps) else -1), (int(until_ns[0]) if len(until_ns) else -1)
 
 
-def _group(ids: NDArray[np.generic], requests: int) -> tuple[Int64, NDArray[np.intp]]:
-    """Offsets by request, and the stable order that groups rows by request."""
-    order = np.argsort(ids, kind="stable")
-    counts = np.bincount(int64(ids), minlength=requests) if len(ids) else np.zeros(requests, dtype=np.int64)
+def _joined(tables: Sequence[Table]) -> Table:
+    """All rows, in order; a column that only some of them have is missing in the rows of the others."""
+    bearing = [table for table in tables if len(next(iter(table.values())))]
+    names = dict.fromkeys(name for table in bearing or tables for name in table)
+    if "t_ns" in names:
+        names.pop("step", None)
+    return {name: np.concatenate([_column(table, name) for table in bearing or tables]) for name in names}
+
+
+def _is_streamed(tables: Mapping[str, Table]) -> bool:
+    """Whether a streaming target's parts these are, though it may have sent nothing yet."""
+    return "t_ns" in tables["tokens"] or (
+        not len(tables["tokens"]["tokens"]) and any(name in tables["requests"] for name in REMOTE_COLUMNS)
+    )
+
+
+def _column(table: Table, name: str) -> NDArray[np.generic]:
+    return table[name] if name in table else _missing(name, len(next(iter(table.values()))))
+
+
+def _missing(name: str, rows: int) -> NDArray[np.generic]:
+    if name in TEXT_COLUMNS:
+        return np.full(rows, None, dtype=object)
+    return np.full(rows, NULL, dtype=np.int64)
+
+
+def _group(tokens: Table, requests: int) -> tuple[Int64, NDArray[np.intp]]:
+    """Offsets by request, and the order that groups rows by request: as they stand, or by their own times."""
+    ids = int64(tokens["request_id"])
+    order = np.lexsort((tokens["t_ns"], ids)) if "t_ns" in tokens else np.argsort(ids, kind="stable")
+    counts = np.bincount(ids, minlength=requests) if len(ids) else np.zeros(requests, dtype=np.int64)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), order
 
 
@@ -158,13 +191,10 @@ def _requests(schedule: Schedule, tables: Mapping[str, Table]) -> Table:
     requests: Table = {"request_id": np.arange(rows, dtype=np.int64)}
     told = tables["requests"]
     ids, first = np.unique(told["request_id"], return_index=True)
-    for name in PART_TABLES["requests"][1:]:
-        if name in TEXT_COLUMNS:
-            column: NDArray[np.generic] = np.full(rows, None, dtype=object)
-        else:
-            column = np.full(rows, NULL, dtype=np.int64)
-        column[int64(ids)] = told[name][first]
-        requests[name] = column
+    kept = [name for name in (*REMOTE_COLUMNS, *REMOTE_TEXT_COLUMNS) if name in told]
+    for name in (*PART_TABLES["requests"][1:], *kept):
+        requests[name] = _missing(name, rows)
+        requests[name][int64(ids)] = told[name][first]
     requests["status"][is_null(requests["status"])] = np.int64(Status.NOT_DISPATCHED)
     missing = is_null(requests["due_ns"])
     requests["due_ns"][missing] = schedule.due_ns[missing]
@@ -185,11 +215,13 @@ def _requests(schedule: Schedule, tables: Mapping[str, Table]) -> Table:
     return requests
 
 
-def _judge_lengths(schedule: Schedule, requests: Table) -> None:
-    """What ended by itself is empty without a token, and of wrong length where the workload pins lengths."""
-    ended = requests["status"] == Status.OK
-    empty = ended & (requests["output_tokens"] == 0)
-    requests["status"][empty] = np.int64(Status.EMPTY)
-    if schedule.recipe.get("sampling", {}).get("ignore_eos", True):
-        wrong = ended & ~empty & (requests["output_tokens"] != requests["output_tokens_asked"])
-        requests["status"][wrong] = np.int64(Status.WRONG_LENGTH)
+def _count_tokens(requests: Table, event_tokens: Int64, by_engine: bool) -> None:
+    """Columns output_tokens and token_source; of streaming targets streamed_tokens too."""
+    if by_engine:
+        requests["output_tokens"] = event_tokens
+        requests["token_source"] = int64(np.where(event_tokens > 0, ENGINE, NULL))
+        return
+    counted = account(requests, event_tokens)
+    requests["output_tokens"] = counted.output_tokens
+    requests["token_source"] = counted.token_source
+    requests["streamed_tokens"] = counted.streamed_tokens

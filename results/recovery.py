@@ -16,22 +16,30 @@ from results.steps import ends_ns
 def recover(schedule: Schedule, parts: Path) -> Recording:
     """Merge what the parts hold. Requests that were due by then and have no end are unfinished.
 
-    Deliveries and slot events of steps that are not there are left out, and token ids that do not reach.
+    Deliveries and slot events of steps that are not there are left out, and token ids that do not reach. A
+    streaming target's deliveries have times of their own and are all kept.
     """
     tables = dict(empty_part().tables)
     tables.update((name, table) for name, table in _tables(parts).items() if table)
     tables["steps"] = _chosen(tables["steps"], np.argsort(tables["steps"]["step"], kind="stable"))
     last_step = int(tables["steps"]["step"][-1]) if len(tables["steps"]["step"]) else -1
-    tables["token_ids"], tables["tokens"] = _fitting(tables, last_step)
+    if "t_ns" not in tables["tokens"]:
+        tables["token_ids"], tables["tokens"] = _fitting(tables, last_step)
     events = tables["slot_events"]
     tables["slot_events"] = _chosen(events, (int64(events["step"]) <= last_step).nonzero()[0])
     recording = merge(schedule, [RecordingPart(tables)])
-    reached_ns = int(ends_ns(recording.steps)[-1]) if last_step >= 0 else 0
+    reached_ns = int(ends_ns(recording.steps)[-1]) if last_step >= 0 else _last_seen_ns(tables)
     requests = recording.requests
     due = int64(requests["due_ns"])
     still_open = (requests["status"] == Status.NOT_DISPATCHED) & (due != NULL) & (due <= reached_ns)
     requests["status"][still_open] = np.int64(Status.UNFINISHED)
     return replace(recording, stopped_ns=reached_ns)
+
+
+def _last_seen_ns(tables: dict[str, Table]) -> int:
+    """Without steps: the latest of what happened to a request, and of what the driver had counted up to."""
+    columns = (("tokens", "t_ns"), ("requests", "end_ns"), ("flight", "until_ns"))
+    return max(int(int64(tables[table].get(name, [])).max(initial=0)) for table, name in columns)
 
 
 def _fitting(tables: dict[str, Table], last_step: int) -> tuple[Table, Table]:

@@ -7,11 +7,12 @@ import numpy as np
 
 from results.columns import NULL, Int64, Table, int64, is_null
 from results.recording import KINDS, TEXT_COLUMNS, Recording
+from results.remote import TOKEN_SOURCES
 from results.schedule import PHASES, Schedule
 from results.status import NAMES
 
 TABLE_FILES = ("requests.parquet", "tokens.parquet", "steps.parquet", "host.parquet")
-CODED = {"status": NAMES, "kind": KINDS, "phase": PHASES}
+CODED = {"status": NAMES, "kind": KINDS, "phase": PHASES, "token_source": TOKEN_SOURCES}
 """Columns that are codes in memory and names in files."""
 CLASS = "request_class"
 

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from loadgen.cli.exit_codes import Exit
-from loadgen.config import GROUPS, Option, RunConfig, from_texts, key_of, options
+from loadgen.config import RunConfig, from_texts, key_of, options
+from loadgen.config_table import GROUPS
+from loadgen.option import Option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Rows = TypeVar("Rows")
@@ -21,6 +23,8 @@ INSTEAD_OF = {
     "rate": ("speed",),
     "speed": ("rate",),
     "arrival": ("cv", "users", "think", "rate"),
+    "target": ("engine", "clock"),
+    "engine": ("target",),
 }
 """Flag -> saved options that it takes the place of."""
 
@@ -69,13 +73,11 @@ def config_options(
     def decorate(command: Command) -> Command:
         command = click.option("--config", metavar="PATH", help="start from a saved run or config file")(command)
         for one, option in reversed(rows):
-            command = click.option(
-                option.flag,
-                _argument(option),
-                metavar=_metavar(option),
-                help=_help(option, one.default),
-                multiple=option.many,
-            )(command)
+            command = _click_option(option, one.default)(command)
+        if "workload" in groups:
+            command = click.option("--concurrency", metavar="N", help="closed loop: --arrival closed --users N")(
+                command
+            )
         return command
 
     return decorate
@@ -89,7 +91,13 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
     saved = given.get("config")
     texts = _saved(Path(saved)) if saved else {}
     keys = {_argument(option): key_of(option) for _, option in options().values()}
-    flags = {keys[name]: text for name, text in given.items() if name in keys and isinstance(text, str)}
+    flags = {
+        keys[name]: list(text) if isinstance(text, tuple) else text
+        for name, text in given.items()
+        if name in keys and isinstance(text, str | tuple) and text
+    }
+    if given.get("concurrency") and complete:
+        flags |= {"arrival": "closed", "users": given["concurrency"]}
     for flag in flags:
         for other in INSTEAD_OF.get(flag, ()):
             texts.pop(other, None)
@@ -122,7 +130,7 @@ def one_line_errors() -> Iterator[None]:
         raise InputError(" ".join(str(error).split()) or type(error).__name__) from error
 
 
-def _saved(path: Path) -> dict[str, str]:
+def _saved(path: Path) -> dict[str, Any]:
     """The config in a run folder, a run.json or a file of options."""
     file = path / "run.json" if path.is_dir() else path
     try:
@@ -137,6 +145,13 @@ def _saved(path: Path) -> dict[str, str]:
     return texts
 
 
+def _click_option(option: Option, default: Any) -> Callable[[Command], Command]:
+    shown = _help(option, default)
+    if option.is_flag:
+        return click.option(option.flag, _argument(option), is_flag=True, flag_value="true", default=None, help=shown)
+    return click.option(option.flag, _argument(option), metavar=_metavar(option), help=shown, multiple=option.many)
+
+
 def _argument(option: Option) -> str:
     return key_of(option).replace("-", "_")
 
@@ -146,4 +161,6 @@ def _metavar(option: Option) -> str:
 
 
 def _help(option: Option, default: Any) -> str:
-    return option.help if default is None else f"{option.help}  [{option.show(default)}]"
+    if default is None or option.is_flag or (option.many and not default):
+        return option.help
+    return f"{option.help}  [{option.show(default)}]"

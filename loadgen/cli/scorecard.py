@@ -87,9 +87,10 @@ def print_plan(prepared: Prepared) -> None:
 def plan_lines(prepared: Prepared) -> list[str]:
     """Engine, workload, schedule and folder of a run."""
     schedule, config = prepared.schedule, prepared.config
-    told = prepared.engine.describe()
+    told = prepared.player.describe()
+    engine = f"engine    {config.engine} ({told.get('slots')} slots), {config.clock} clock"
     return [
-        f"engine    {config.engine} ({told.get('slots')} slots), {config.clock} clock",
+        f"target    {config.target}, {config.api}, real time" if config.target else engine,
         f"workload  {workload_line(schedule)}",
         f"schedule  {schedule.sha256[:16]}, seed {config.seed}",
         f"folder    {config.out}/",

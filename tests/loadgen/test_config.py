@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.config import (
+from loadgen.config import RunConfig, from_texts, key_of, options, to_json
+from loadgen.config_table import (
     ARRIVALS,
     CLOCKS,
+    CONNECTIONS,
     CONTEXT_POLICIES,
     GROUPS,
     PRESETS,
+    PROMPTS_AS,
     TIME_UNITS,
-    RunConfig,
-    from_texts,
-    key_of,
-    options,
-    to_json,
 )
 from results.slo import parse_slo
 
@@ -58,6 +56,32 @@ TRACE = {
     "loop": st.none() | COUNTS,
     "context": st.none() | st.tuples(COUNTS, st.sampled_from(CONTEXT_POLICIES)),
 }
+URLS = st.sampled_from(["http://127.0.0.1:8000", "https://example.org/base/v1", "http://[::1]:80"])
+NAMES = st.none() | st.text("abcXYZ_./", min_size=1, max_size=8)
+TARGET = {
+    "target": URLS,
+    "api": st.sampled_from(["openai-chat", "./mine.py:Api"]),
+    "served_model": NAMES,
+    "header": st.lists(st.tuples(st.sampled_from(["X-A", "User-Agent"]), st.text("abc; ", min_size=1).map(str.strip)))
+    .map(tuple),
+    "body": st.none() | st.just('{"top_p": 0.9}'),
+    "no_stream": st.booleans(),
+    "prompt_as": st.sampled_from(PROMPTS_AS),
+    "max_tokens_field": NAMES,
+    "tokenizer": NAMES,
+    "same_bytes": st.booleans(),
+    "connections": st.sampled_from(CONNECTIONS),
+    "keep_alive_ns": DURATIONS_NS,
+    "unix_socket": NAMES,
+    "connect_timeout_ns": DURATIONS_NS,
+    "first_timeout_ns": st.none() | DURATIONS_NS,
+    "warmup_requests": st.none() | st.just(0) | COUNTS,
+    "metrics_url": st.lists(URLS).map(tuple),
+    "slots": st.none() | COUNTS,
+    "stop_after_failures": st.none() | COUNTS,
+    "processes": COUNTS,
+    "no_calibrate": st.booleans(),
+}  # fmt: skip
 
 
 @st.composite
@@ -82,10 +106,16 @@ def configs(draw: st.DrawFn) -> RunConfig:
         )
         values |= {"cv": draw(CVS) if kind == "gamma" else None, "rate_rps": draw(RATES)}
         values[draw(st.sampled_from(["requests", "duration_ns"]))] = draw(st.none() | COUNTS)
+    if draw(st.booleans()):
+        del values["engine"]
+        values |= {name: draw(strategy) for name, strategy in TARGET.items()}
+        one_of = [{}, {"key_env": "A"}, {"key_file": "f"}, {"no_verify": True}, {"ca_file": "c"}]
+        values |= draw(st.sampled_from(one_of))
+        values |= {"clock": "real", "max_concurrency": None if kind == "closed" else draw(st.none() | COUNTS)}
     return RunConfig(**values)
 
 
-def refusal(**texts: str) -> str:
+def refusal(**texts: Any) -> str:
     """Why these options are refused."""
     with pytest.raises(ValueError) as caught:
         from_texts({key.replace("_", "-"): text for key, text in texts.items()})
@@ -101,7 +131,8 @@ def test_a_saved_config_is_the_config(config: RunConfig) -> None:
     """from_texts(to_json(c)) == c: what is saved with a run makes the same run, through JSON text."""
     saved = json.loads(json.dumps(to_json(config)))
     assert from_texts(saved) == config
-    assert all(isinstance(text, str) for text in saved.values())
+    for key, text in saved.items():
+        assert isinstance(text, list if key in ("header", "metrics-url") else str)
 
 
 @settings(deadline=None)
@@ -136,7 +167,7 @@ def test_every_row_of_the_table_says_what_it_is() -> None:
     for name, (_, option) in table.items():
         assert option.flag.startswith("--"), name
         assert option.help.strip(), name
-        assert option.unit or option.choices, name
+        assert option.unit or option.choices or option.is_flag, name
         assert option.group in GROUPS, name
         assert key_of(option) == option.flag[2:]
 
@@ -144,8 +175,9 @@ def test_every_row_of_the_table_says_what_it_is() -> None:
 def test_every_default_is_written_and_read_as_itself() -> None:
     """What help shows as a default is a text that gives the default."""
     for name, (one, option) in options().items():
-        if one.default is not None:
-            assert option.parse(option.show(one.default)) == one.default, name
+        for value in one.default if option.many else [one.default]:
+            if value is not None:
+                assert option.parse(option.show(value)) == value, name
 
 
 def test_every_choice_is_accepted_and_nothing_else() -> None:
@@ -212,6 +244,16 @@ def test_texts_become_values(texts: dict[str, str], fields: dict[str, Any]) -> N
                                ("columns", "time=a,prompt=b,output=c"), ("time-unit", "s")]
         ),
         ({"arrival": "burst", "speed": "2"}, "--speed needs --trace"),
+        ({"rate": "4", "target": "http://a", "engine": "static"}, "--engine or --target, not both"),
+        ({"rate": "4", "target": "http://a", "clock": "charged"}, "a server runs in real time"),
+        ({"rate": "4", "target": "http://a", "key-env": "A", "key-file": "f"}, "--key-env or --key-file, not both"),
+        ({"rate": "4", "target": "http://a", "no-verify": "true", "ca-file": "f"}, "--no-verify or --ca-file"),
+        ({"arrival": "closed", "users": "2", "target": "http://a", "max-concurrency": "2"}, "has its --users"),
+        *(
+            ({"rate": "4", name: text}, f"--{name} needs --target")
+            for name, text in [("served-model", "m"), ("key-env", "A"), ("slots", "4"), ("processes", "2"),
+                               ("no-stream", "true"), ("header", ["A: b"]), ("max-concurrency", "3")]
+        ),
     ],
     ids=lambda one: " ".join(f"{key}={text}" for key, text in one.items()) if isinstance(one, dict) else "",
 )  # fmt: skip
@@ -251,6 +293,8 @@ def test_an_option_that_would_be_ignored_is_refused(texts: dict[str, str]) -> No
         ("window", "5m"), ("columns", "time"), ("columns", "when=t"),
         ("columns", "time="), ("time-unit", "fortnight"), ("speed", "0"), ("loop", "0"), ("limit", "none"),
         ("cv", "0"), ("users", "0"), ("think", "1"), ("preset", "seed9"),
+        ("target", "8000"), ("target", "ftp://a"), ("target", "http://"), ("target", "http://a:99999"),
+        ("body", "[1]"), ("body", "{"), ("no-stream", "yes"), ("prompt-as", "images"), ("processes", "0"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_read_is_named_with_its_option(key: str, text: str) -> None:
@@ -268,11 +312,41 @@ def test_a_context_that_cannot_be_read_is_named(text: str, named: str) -> None:
     assert named in message
 
 
+@pytest.mark.parametrize("url", ["http://user:hunter2@a", "http://a/?key=hunter2", "http://a/#hunter2"])
+def test_a_secret_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    """Addresses are saved with a run, so that no key may stand in one; the refusal does not repeat it either."""
+    message = refusal(target=url, rate="4")
+    assert "--key-env" in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    "header", ["Authorization: hunter2", "X-Api-Key: hunter2", "Cookie: hunter2", "no header hunter2"]
+)
+def test_a_secret_in_a_header_is_refused_and_not_repeated(header: str) -> None:
+    """Headers are saved with a run: those that sound secret take their value from the environment."""
+    message = refusal(target="http://a", rate="4", header=[header])
+    assert message.startswith("--header: ")
+    assert "hunter2" not in message
+
+
+def test_a_header_from_the_environment_is_saved_by_the_variables_name() -> None:
+    """What is saved is where the secret stands, not the secret."""
+    config = from_texts({"target": "http://a", "rate": "4", "header": ["Authorization: env:MY_KEY"]})
+    assert config.header == (("Authorization", "env:MY_KEY"),)
+    assert to_json(config)["header"] == ["Authorization: env:MY_KEY"]
+
+
+def test_a_server_runs_in_real_time() -> None:
+    """With --target the clock is the wall's, without being asked for."""
+    assert from_texts({"rate": "4", "target": "http://a"}).clock == "real"
+
+
 def test_an_unknown_option_is_named() -> None:
     """A key that is in no table is refused with those that are; a value must be a text."""
     assert "unknown option 'rats'" in refusal(rats="4")
     with pytest.raises(ValueError, match="option 'rate' must be a text") as caught:
-        from_texts({"rate": 4})  # type: ignore[dict-item]
+        from_texts({"rate": 4})
     assert "\n" not in str(caught.value)
 
 

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from loadgen.arrivals import due_times_ns
-from loadgen.config import ARRIVALS, from_texts
+from loadgen.config import from_texts
+from loadgen.config_table import ARRIVALS
 from loadgen.schedule_shape import shape_of
 from loadgen.workload import as_burst, build_schedule
 from results.columns import NULL

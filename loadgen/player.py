@@ -1,0 +1,85 @@
+"""The player: what plays a schedule, an engine in this process or a server behind a wire. A session needs no more."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from loadgen.clock import make_clock
+from loadgen.config import RunConfig
+from loadgen.drive import play_engine
+from loadgen.engine_spec import make_engine
+from loadgen.steering import Steering
+from loadgen.warmup import warm_up
+from results.columns import Table
+from results.recording import Recording, RecordingPart
+from results.schedule import Schedule
+
+Emit = Callable[[RecordingPart], None]
+ENGINE, HTTP = "engine", "http"
+
+
+class Player(Protocol):
+    """One kind of thing under load, for one run."""
+
+    target: str
+    """engine or http: what the verdict's table calls it."""
+    drain_ns: int | None
+    """How long the rest may take after the last due time, where nobody said otherwise."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """What goes into the stamp."""
+        ...
+
+    def open(self) -> None:
+        """Before anything is written: see that it can be played at all. ValueError in one line."""
+
+    def warm_up(self, folder: Path) -> Table | None:
+        """Before time 0: rows of the warm-up, where there was one."""
+        ...
+
+    def play(self, folder: Path, emit: Emit, control: Steering) -> Recording:
+        """From time 0 to the end."""
+        ...
+
+    def close(self) -> Mapping[str, Any]:
+        """Give everything back; what is known only now, for run.json."""
+        ...
+
+
+class EnginePlayer:
+    """A stepping engine in this process, on one of the three clocks."""
+
+    target = ENGINE
+
+    def __init__(self, config: RunConfig, schedule: Schedule) -> None:
+        """ValueError in one line when the engine cannot be made."""
+        self._config = config
+        self._schedule = schedule
+        self._engine = make_engine(config.engine, config.clock, schedule)
+        self.drain_ns: int | None = None
+        try:
+            json.dumps(dict(self._engine.describe()), allow_nan=False, default=str)
+        except (ValueError, TypeError) as error:
+            told = f"engine {config.engine} describes itself with what JSON cannot hold"
+            raise ValueError(f"{told}: {error}") from None
+
+    def describe(self) -> Mapping[str, Any]:
+        """As the engine does."""
+        return self._engine.describe()
+
+    def open(self) -> None:
+        """Nothing to open."""
+
+    def warm_up(self, folder: Path) -> Table | None:
+        """None in modelled time, where nothing can be cold."""
+        return None if self._config.clock == "modelled" else warm_up(self._engine, self._schedule)
+
+    def play(self, folder: Path, emit: Emit, control: Steering) -> Recording:
+        """The stepping driver."""
+        clock = make_clock(self._config.clock, str(self._engine.describe().get("cost_source", "wall")))
+        return play_engine(self._schedule, self._engine, clock, emit, control)
+
+    def close(self) -> Mapping[str, Any]:
+        """Nothing to give back."""
+        return {}

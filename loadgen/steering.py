@@ -1,0 +1,108 @@
+"""What steers a run: Ctrl-C, a disk that refuses, a server that is gone, too many failures."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from loadgen.config import RunConfig
+from loadgen.drive import Decision
+from results.recording import RecordingPart
+from results.status import COMPLETED, NOT_FAILURES, Status
+from targets.target import Reply
+
+Progress = Callable[[int], None]
+"""Called with how many requests have ended so far."""
+GONE_AFTER_NS = 2_000_000_000
+GONE_AFTER_REQUESTS = 5
+"""A server is gone when so many requests in a row, over so long a time, found nobody."""
+NOBODY = (Status.TRANSPORT_ERROR, Status.TIMEOUT_CONNECT)
+NS_PER_S = 1e9
+
+
+class Steering:
+    """Ctrl-C once: hand over nothing more and drain; twice: abort what is left."""
+
+    def __init__(self, config: RunConfig, progress: Progress, drain_ns: int | None) -> None:
+        """`drain_ns`: how long after the last due time the rest may take; None: as long as it takes."""
+        self.timeout_ns = config.timeout_ns
+        self.drain_ns = drain_ns
+        self.max_requests = config.max_concurrency
+        self.decision = Decision.GO
+        self.stops = 0
+        self.reason: str | None = None
+        """Why the run was ended early, where nobody asked for it."""
+        self._progress = progress
+        self._stop_after = config.stop_after_failures
+        self._ended_requests = self._failed_requests = self._unanswered_requests = 0
+        self._unanswered_since_ns = 0
+
+    def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
+        """Show how far it is, and say how to go on."""
+        self._progress(self._ended_requests)
+        return self.decision
+
+    def count(self, part: RecordingPart) -> None:
+        """A part has been emitted."""
+        self._ended_requests += len(part.tables["requests"]["request_id"])
+
+    def ended(self, reply: Reply, now_ns: int) -> None:
+        """A request to a server has ended: look for a server that is gone, and at the limit of failures."""
+        if reply.status not in NOT_FAILURES:
+            self._failed_requests += 1
+        if self._stop_after is not None and self._failed_requests >= self._stop_after:
+            self.stop_early(f"{self._failed_requests} requests had failed at {now_ns / NS_PER_S:.3f} s")
+        if reply.status in COMPLETED or reply.status not in NOBODY:
+            self._unanswered_requests = 0
+            return
+        if not self._unanswered_requests:
+            self._unanswered_since_ns = now_ns
+        self._unanswered_requests += 1
+        since_ns = self._unanswered_since_ns
+        if self._unanswered_requests >= GONE_AFTER_REQUESTS and now_ns - since_ns >= GONE_AFTER_NS:
+            self.stop_early(f"the server has not answered since {since_ns / NS_PER_S:.3f} s: {reply.error}")
+
+    def stop_early(self, reason: str) -> None:
+        """Hand over nothing more, and say why."""
+        if self.decision is Decision.GO:
+            self.decision, self.reason = Decision.STOP, reason
+
+    def interrupt(self, signal_number: int, frame: object) -> None:
+        """Ctrl-C, or a polite kill."""
+        self.stops += 1
+        self.decision = Decision.STOP if self.stops == 1 else Decision.CANCEL
+
+
+class Emit:
+    """Writes parts; when the disk refuses one, the run is stopped and the error kept."""
+
+    def __init__(self, write: Callable[[RecordingPart], None], control: Steering) -> None:
+        """`write`: puts a part where it survives."""
+        self.error: OSError | None = None
+        self._write = write
+        self._control = control
+
+    def __call__(self, part: RecordingPart) -> None:
+        """Write one."""
+        self._control.count(part)
+        if self.error is not None:
+            return
+        try:
+            self._write(part)
+        except OSError as error:
+            self.error = error
+            self._control.decision = Decision.CANCEL
+
+
+@contextmanager
+def listening(control: Steering) -> Iterator[Steering]:
+    """The control hears SIGINT and SIGTERM while the run lasts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield control
+        return
+    before = {number: signal.signal(number, control.interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield control
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

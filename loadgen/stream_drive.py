@@ -1,0 +1,246 @@
+"""The streaming driver: sends what is due to a target that owns its own time, and waits for no reply.
+
+An open loop: every request goes out at its moment, whatever has become of the others. A cap on requests in flight
+can be asked for; then the run is no open loop, and the wait for a place counts into its latencies.
+"""
+
+import asyncio
+import gc
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Protocol
+
+from loadgen.drive import CONTROL_EVERY_NS, EMIT_EVERY_NS, EMIT_EVERY_ROWS, HOST_EVERY_NS, Control, Decision
+from loadgen.due import NEVER_NS, DueQueue, InFlight
+from loadgen.host import sample_host
+from loadgen.pacer import Pacer, make_pacer
+from loadgen.reply_recorder import ReplyRecorder
+from results.columns import NULL, Int64
+from results.recording import Recording, RecordingPart, merge
+from results.schedule import Schedule
+from results.status import Status
+from targets.target import PlannedRequest, Reply, Target
+
+LEAD_NS = 20_000_000
+"""From the decision to start to time 0."""
+LAST_REPLIES_NS = 1_000_000_000
+"""How long an aborted request may take to say so."""
+Emit = Callable[[RecordingPart], None]
+
+
+class StreamControl(Control, Protocol):
+    """Steers a run against a target."""
+
+    max_requests: int | None
+    """At most so many in flight; None: an open loop."""
+
+    def ended(self, reply: Reply, now_ns: int) -> None:
+        """Told of each end as it comes, so that a dead server is noticed."""
+
+
+async def play_target(
+    schedule: Schedule,
+    target: Target,
+    planned: Sequence[PlannedRequest],
+    emit: Emit,
+    control: StreamControl,
+    *,
+    mine: Int64 | None = None,
+    origin_ns: int | None = None,
+    count_tokens: Callable[[str], int] | None = None,
+) -> Recording:
+    """Play a schedule against a target that is open. `planned[i]` is request i.
+
+    `mine`: the ids of this process, where several share the schedule. `origin_ns`: time 0 on
+    `time.perf_counter_ns()`, where it is agreed upon. `count_tokens`: for replies whose usage is not told.
+    """
+    play = _Play(schedule, target, planned, emit, control, mine, origin_ns, count_tokens)
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        await play.run()
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+    return replace(merge(schedule, play.parts), stopped_ns=play.stopped_ns)
+
+
+class _Play:
+    def __init__(
+        self,
+        schedule: Schedule,
+        target: Target,
+        planned: Sequence[PlannedRequest],
+        emit: Emit,
+        control: StreamControl,
+        mine: Int64 | None,
+        origin_ns: int | None,
+        count_tokens: Callable[[str], int] | None,
+    ) -> None:
+        self.parts: list[RecordingPart] = []
+        self.stopped_ns: int | None = None
+        self._target = target
+        self._planned = planned
+        self._emit = emit
+        self._control = control
+        self._arrivals = DueQueue(schedule, mine)
+        self._flight = InFlight()
+        self._origin_ns = origin_ns if origin_ns is not None else time.perf_counter_ns() + LEAD_NS
+        self._recorder = ReplyRecorder(self._origin_ns, count_tokens)
+        self._open: dict[int, int] = {}
+        """request id -> due_ns of those due and not ended, in the order of due times."""
+        self._waiting: deque[int] = deque()
+        """Due, and held back by the cap."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._aborted: set[int] = set()
+        self._over = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._pacer: Pacer | None = None
+        self._emit_at_ns = self._host_at_ns = 0
+
+    async def run(self) -> None:
+        """To the end of the schedule, or of the patience of its control."""
+        loop = asyncio.get_running_loop()
+        self._pacer = make_pacer(loop, self._dispatch)
+        try:
+            self._arm()
+            await self._look_around()
+        finally:
+            self._pacer.close()
+            await self._last_replies()
+        now_ns = self._now_ns()
+        self._recorder.host(sample_host(now_ns))
+        self._publish(now_ns)
+        if self._failure is not None:
+            raise self._failure
+
+    def _now_ns(self) -> int:
+        return time.perf_counter_ns() - self._origin_ns
+
+    def _arm(self) -> None:
+        if self._pacer is not None and self._arrivals.next_due_ns < NEVER_NS:
+            self._pacer.arm(self._arrivals.next_due_ns + self._origin_ns)
+
+    def _dispatch(self) -> None:
+        """Everything due by now, in the order of (due, id); then sleep until the next."""
+        arrivals, now_ns = self._arrivals, self._now_ns()
+        while arrivals.next_due_ns <= now_ns:
+            due_ns, request_id = arrivals.pop()
+            self._flight.enter(due_ns, now_ns)
+            self._open[request_id] = due_ns
+            if self._is_full():
+                self._waiting.append(request_id)
+            else:
+                self._start(request_id, due_ns, now_ns)
+        self._arm()
+
+    def _is_full(self) -> bool:
+        most = self._control.max_requests
+        return most is not None and len(self._tasks) >= most
+
+    def _start(self, request_id: int, due_ns: int, now_ns: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(request_id, due_ns, now_ns))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def _carry(self, request_id: int, due_ns: int, dispatched_ns: int) -> None:
+        try:
+            reply = await self._target.send(self._planned[request_id])
+        except Exception as error:  # a target of somebody else that breaks its promise
+            reply = Reply(request_id, Status.ENGINE_ERROR, error=f"{type(error).__name__}: {error}")
+        if reply.end_ns == NULL:
+            reply.end_ns = time.perf_counter_ns()
+        self._end(reply, due_ns, dispatched_ns)
+
+    def _end(self, reply: Reply, due_ns: int, dispatched_ns: int) -> None:
+        end_ns = reply.end_ns - self._origin_ns
+        del self._open[reply.request_id]
+        self._flight.leave(end_ns)
+        self._recorder.reply(reply, due_ns, dispatched_ns)
+        next_due_ns = self._arrivals.next_due_ns
+        self._arrivals.ended(reply.request_id, end_ns)
+        if self._arrivals.next_due_ns != next_due_ns:
+            self._arm()
+        self._control.ended(reply, end_ns)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+        now_ns = self._now_ns()
+        while self._waiting and not self._is_full():
+            request_id = self._waiting.popleft()
+            self._start(request_id, self._open[request_id], now_ns)
+        if not self._open and self._arrivals.next_due_ns == NEVER_NS:
+            self._over.set()
+
+    async def _look_around(self) -> None:
+        """Ten times a second: emit, sample, ask the control, give up on who takes too long."""
+        while not self._over.is_set() and self._failure is None:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._over.wait(), CONTROL_EVERY_NS / 1e9)
+            now_ns = self._now_ns()
+            if now_ns >= self._host_at_ns:
+                self._host_at_ns = now_ns + HOST_EVERY_NS
+                self._recorder.host(sample_host(now_ns))
+            if now_ns >= self._emit_at_ns or self._recorder.pending_rows >= EMIT_EVERY_ROWS:
+                self._emit_at_ns = now_ns + EMIT_EVERY_NS
+                self._publish(now_ns)
+            if not self._steer(now_ns):
+                return
+
+    def _steer(self, now_ns: int) -> bool:
+        """False when all is cancelled, or nobody is left to wait for."""
+        decision = self._control(now_ns, self.parts[-1] if self.parts else None)
+        if decision is not Decision.GO and self.stopped_ns is None:
+            self.stopped_ns = now_ns
+        if decision is Decision.CANCEL:
+            self._arrivals.stop()
+            self._give_up(list(self._open), Status.CANCELLED)
+            return False
+        if decision is Decision.STOP and not self._arrivals.stopped:
+            self._arrivals.stop(now_ns)
+            if not self._open:
+                return False
+        return self._within_limits(now_ns)
+
+    def _within_limits(self, now_ns: int) -> bool:
+        control, arrivals = self._control, self._arrivals
+        if control.timeout_ns is not None:
+            late = [request_id for request_id, due_ns in self._open.items() if due_ns + control.timeout_ns <= now_ns]
+            self._give_up(late, Status.TIMEOUT_TOTAL)
+        drained_ns = NEVER_NS if control.drain_ns is None else arrivals.last_due_ns + control.drain_ns
+        if arrivals.all_handed_over and now_ns >= drained_ns and self._open:
+            arrivals.stop()
+            self._give_up(list(self._open), Status.UNFINISHED)
+            return False
+        return True
+
+    def _give_up(self, request_ids: list[int], status: Status) -> None:
+        held_back = set(self._waiting)
+        for request_id in request_ids:
+            if request_id in held_back:
+                self._waiting.remove(request_id)
+                now_ns = time.perf_counter_ns()
+                self._end(Reply(request_id, status, end_ns=now_ns), self._open[request_id], NULL)
+            elif request_id not in self._aborted:
+                self._aborted.add(request_id)
+                self._target.abort(request_id, status)
+
+    async def _last_replies(self) -> None:
+        """Aborted requests say what had arrived; whoever does not is cancelled."""
+        if self._tasks:
+            _, stuck = await asyncio.wait(set(self._tasks), timeout=LAST_REPLIES_NS / 1e9)
+            for task in stuck:
+                task.cancel()
+
+    def _publish(self, now_ns: int) -> None:
+        part = self._recorder.part(now_ns, self._flight.taken(now_ns))
+        self.parts.append(part)
+        self._emit(part)
