@@ -1,7 +1,7 @@
 """What there is to choose from: name -> ("module:attribute", one help line). Nothing here imports anything.
 
 A policy is a builder whose keyword arguments are its options. An executor is a builder called with `slots` and
-`cached`, whose other keyword arguments are its options.
+`cached`, whose other keyword arguments are its options; one with a `cost_model` of its own is billed by that.
 """
 
 POLICIES = {
@@ -17,5 +17,6 @@ POLICIES = {
 
 EXECUTORS = {
     "cost": ("engines.cost:hash_executor", "computes nothing; its steps are billed by the cost model"),
+    "roofline": ("engines.roofline:roofline", "computes nothing; billed as hardware=h100-sxm,model=llama-3.1-8b,tp=1"),
     "tinygpt": ("engines.torch_executor:tinygpt_executor", "a 5.8 M parameter transformer in torch on this CPU"),
 }

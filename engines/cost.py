@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import NewType
 
 from engines.engine import JSON
-from engines.slots import Batch
+from engines.executor import Batch
 from results.slots import StepWork
 
 DurationPs = NewType("DurationPs", int)
 """An option given with a unit (0.205ms) and held in picoseconds."""
+ByteCount = NewType("ByteCount", int)
+"""An option given with a unit (53GB)."""
 
 
 class HashExecutor:
@@ -58,6 +60,10 @@ class LinearCost:
         if work.prefill_tokens:
             return self._prefill_base_ps + self._prefill_token_ps * (work.prefill_tokens + work.padding_tokens)
         return self._decode_base_ps + self._decode_row_ps * (work.decoding_slots + work.finished_slots)
+
+    def decode_slope_ps(self, work: StepWork) -> tuple[int, int | None]:
+        """0 for ever: a row costs the same however long its context."""
+        return 0, None
 
     def describe(self) -> Mapping[str, JSON]:
         """The coefficients."""

@@ -6,7 +6,7 @@ step's duration. An engine never reads a clock: `now_ns` and `arrival_ns` are da
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, overload
+from typing import ClassVar, Protocol, overload
 
 from results.slots import StepWork
 
@@ -103,9 +103,13 @@ class Stretch:
     """Each step costs this much more than the one before it."""
     work: StepWork
     """Of the first step; its kv_tokens grow by decoding_slots a step."""
-    request_ids: Sequence[int] = field(default=())
+    request_ids: Sequence[int] | None = None
+    """Who gets the tokens. None: all who are in a slot and have not ended."""
     ended: Sequence[int] = ()
     released: Sequence[int] = ()
+    outputs: ClassVar[OneTokenEach] = OneTokenEach((), ())
+    """None are told one by one."""
+    admitted: ClassVar[Sequence[tuple[int, int]]] = ()
 
 
 class Engine(Protocol):

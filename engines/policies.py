@@ -67,6 +67,8 @@ class Joining:
 
 
 NOBODY = Joining()
+NOBODY_YET = Joining(holds_steps=1)
+"""Nobody in this step; ask again before the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Policy:
     least_steps: int = 0
     """Nobody leaves before the first in the batch has been in its slot for so many steps."""
     options: dict[str, int | str | None] = field(default_factory=dict)
+    reads_rows: bool = True
+    """False: join never looks at the rows' tokens, only at how many there are; long runs are then faster."""
 
     def __post_init__(self) -> None:
         """ValueError without a slot."""
@@ -106,12 +110,12 @@ def all_when_all_finished(rows: Sequence[Row]) -> Sequence[int]:
 
 def one_by_one() -> Policy:
     """One slot: a request is served to its end before the next one starts."""
-    return Policy("one-by-one", 1, _join_first_free, finished_rows)
+    return Policy("one-by-one", 1, _join_first_free, finished_rows, reads_rows=False)
 
 
 def naive() -> Policy:
     """One by one without a KV cache: every token costs a forward pass over everything before it."""
-    return Policy("naive", 1, _join_first_free, finished_rows, cached=False)
+    return Policy("naive", 1, _join_first_free, finished_rows, cached=False, reads_rows=False)
 
 
 def _join_first_free(state: SlotState) -> Joining:
@@ -150,7 +154,9 @@ def static(
     options: dict[str, int | str | None] = {
         "batch": batch, "wait": wait, "max_wait_ns": max_wait, "until_steps": until, "return": return_,
     }  # fmt: skip
-    return Policy("static", batch, join, all_when_all_finished, return_, least_steps=until or 0, options=options)
+    return Policy(
+        "static", batch, join, all_when_all_finished, return_, least_steps=until or 0, options=options, reads_rows=False
+    )
 
 
 def static_bucketed(batch: int = 8, window: int = 64) -> Policy:
@@ -171,7 +177,7 @@ def static_bucketed(batch: int = 8, window: int = 64) -> Policy:
         return Joining([at[request_id] for request_id in order[:batch]], planned=order[batch:])
 
     options: dict[str, int | str | None] = {"batch": batch, "window": window}
-    return Policy("static-bucketed", batch, join, all_when_all_finished, options=options)
+    return Policy("static-bucketed", batch, join, all_when_all_finished, options=options, reads_rows=False)
 
 
 def _by_length(request: Request) -> tuple[int, int, int, int]:
@@ -183,7 +189,7 @@ def continuous(batch: int = 8) -> Policy:
 
     def join(state: SlotState) -> Joining:
         if state.last_kind == "prefill" and state.running:
-            return NOBODY
+            return NOBODY_YET
         return _join_first_free(state)
 
-    return Policy("continuous", batch, join, finished_rows, options={"batch": batch})
+    return Policy("continuous", batch, join, finished_rows, options={"batch": batch}, reads_rows=False)

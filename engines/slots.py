@@ -4,57 +4,23 @@ One step is one forward pass, prefill or decode: who joins is prefilled together
 a slot is decoded, the finished ones too, because a running batch does not shrink. Reads no clock.
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol
 
-from engines.engine import JSON, OneTokenEach, Request, SamplingParams, Step, StepOutput
-from engines.policies import Joining, Policy, Row, SlotState
+from engines.engine import JSON, OneTokenEach, Request, SamplingParams, Step, StepOutput, Stretch
+from engines.executor import Batch, CostModel, Executor, StretchCost
+from engines.policies import Joining, Policy, Row, SlotState, all_when_all_finished, finished_rows
+from engines.seats import Seats
+from engines.stretches import steps_before
+from engines.waiting import check_size, kept_tokens, line_up, take
 from results.slots import StepWork
 
+__all__ = ["Batch", "CostModel", "Executor", "SlotEngine"]
+PS_PER_NS = 1_000
 NO_STOPS: frozenset[int] = frozenset()
 NOBODY_FINISHED: Mapping[int, str] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class Batch:
-    """What an executor runs in one step."""
-
-    kind: str
-    """prefill: the rows are new and their prompts are computed together; decode: each gets its next token."""
-    rows: Sequence[Row]
-
-
-class Executor(Protocol):
-    """Where a step's tokens come from. It keeps what it needs (cache, last tokens) by `row.slot`."""
-
-    context_tokens: int | None
-    """Prompt and output of a request must fit into so many tokens; None: no limit."""
-    eos_token_id: int | None
-    """Ends a request that does not ignore it; None: there is none."""
-
-    def run(self, batch: Batch) -> Sequence[int]:
-        """The next token id of each row; what it gives for a finished row is not delivered."""
-        ...
-
-    def describe(self) -> Mapping[str, JSON]:
-        """Model, weights, threads; `reads_prompts`: whether it ever looks at a prompt's token ids."""
-        ...
-
-
-class CostModel(Protocol):
-    """What a step costs in modelled time, from its counts alone."""
-
-    def cost_ps(self, work: StepWork) -> int:
-        """Integer picoseconds, above 0."""
-        ...
-
-    def describe(self) -> Mapping[str, JSON]:
-        """Its coefficients."""
-        ...
 
 
 class SlotEngine:
@@ -69,40 +35,26 @@ class SlotEngine:
         self._executor = executor
         self._cost_model = cost_model
         self._waiting: deque[Request] = deque()
-        self._running: list[Row] = []
-        self._free_slots = list(range(policy.slots))
+        self._seats = Seats(policy.slots)
+        self._running = self._seats.rows
         self._state = SlotState(policy.slots, self._waiting, self._running)
         self._decode_batch = Batch("decode", self._running)
         self._run = executor.run
         self._cost_ps = cost_model.cost_ps if cost_model else _cost_not_told
         self._holds = policy.deliver == "end"
         self._held: dict[int, StepOutput] = {}
-        self._finished_rows = 0
         self._steps = 0
         self._quiet_steps = 0
-        self._running_ids: list[int] = []
-        self._stoppable_rows = 0
-        self._kv_tokens = 0
+        self._running_ids: list[int] | None = None
+        self._kv_capacity_tokens: int | None = getattr(executor, "kv_capacity_tokens", None)
+        self._leaves_at_once = policy.leave is finished_rows and not policy.least_steps
+        self._leaves_together = policy.leave is all_when_all_finished
+        self._stretch_cost = cost_model if isinstance(cost_model, StretchCost) and self._can_advance() else None
 
     def add_request(self, request: Request) -> None:
         """Queue a request in (due, id) order. ValueError when it can never fit the context."""
-        limit = self._executor.context_tokens
-        prompt_tokens = len(request.prompt_token_ids)
-        output_tokens = request.params.max_tokens
-        if limit is not None and prompt_tokens + output_tokens > limit:
-            raise ValueError(
-                f"request {request.request_id} needs {prompt_tokens + output_tokens} tokens, the context holds {limit}"
-            )
-        if not prompt_tokens or output_tokens < 1:
-            raise ValueError(f"request {request.request_id} needs at least one prompt and one output token")
-        waiting = self._waiting
-        if waiting and _queue_key(request) < _queue_key(waiting[-1]):
-            ordered = list(waiting)
-            insort(ordered, request, key=_queue_key)
-            waiting.clear()
-            waiting.extend(ordered)
-        else:
-            waiting.append(request)
+        check_size(request, self._executor.context_tokens, self._kv_capacity_tokens)
+        line_up(self._waiting, request)
 
     def has_work(self) -> bool:
         """Whether any request is waiting or in a slot."""
@@ -130,7 +82,9 @@ class SlotEngine:
                 return
         for row in self._running:
             if row.request_id == request_id:
-                self._remove((request_id,))
+                self._seats.remove((request_id,))
+                self._running_ids = None
+                self._quiet_steps = 0
                 return
 
     def describe(self) -> Mapping[str, JSON]:
@@ -152,24 +106,82 @@ class SlotEngine:
     def step(self, now_ns: int) -> Step:
         """One forward pass: a joint prefill of those who join, else a decode of every row in a slot."""
         self._steps += 1
-        if self._waiting and self._free_slots:
+        if self._waiting and self._seats.free_slots:
             joined = self._join(now_ns)
             if joined:
                 return self._prefill(joined)
+        self._seats.decoded()
         if self._quiet_steps > 1:
             self._quiet_steps -= 1
             return self._decode_quietly()
         return self._decode()
 
+    def advance(self, now_ps: int, until_ps: int) -> Stretch | None:
+        """All decodes that start before `until_ps`, up to the first in which somebody finishes or may join.
+
+        None: only `step` can say what comes next. The steps are those that `step` would make, to the bit.
+        """
+        seats, cost_model = self._seats, self._stretch_cost
+        finished = seats.finished_rows
+        if cost_model is None or not self._running or seats.stoppable_rows or (finished and not self._leaves_together):
+            return None
+        most_steps = to_end = seats.steps_to_an_end() or self._steps_to_release()
+        if self._waiting and seats.free_slots:
+            joining = self._asked(now_ps // PS_PER_NS)
+            if joining.positions:
+                return None
+            if joining.holds_steps is not None and joining.holds_steps < most_steps:
+                most_steps = joining.holds_steps
+            if joining.not_before_ns is not None:
+                until_ps = min(until_ps, joining.not_before_ns * PS_PER_NS)
+        rows = len(self._running)
+        work = self._decode_work(rows - finished)
+        cost_ps = cost_model.cost_ps(work)
+        slope_ps, holds_steps = cost_model.decode_slope_ps(work)
+        if holds_steps is not None and holds_steps < most_steps:
+            most_steps = holds_steps
+        steps = steps_before(until_ps - now_ps, cost_ps, slope_ps, most_steps)
+        self._decoded_more(steps - 1, rows, finished)
+        stretch = Stretch(steps, cost_ps, slope_ps, work)
+        if steps == to_end:
+            self._end(stretch)
+        self._quiet_steps = self._steps_without_an_end()
+        return stretch
+
+    def _can_advance(self) -> bool:
+        """Nothing is computed that somebody would miss, nothing is held back."""
+        return self._cached and not self._holds and not self._executor.describe().get("computes_tokens", True)
+
+    def _decoded_more(self, more_steps: int, rows: int, finished_rows: int) -> None:
+        """Count a stretch: its first step's work has been counted, `more_steps` like it follow."""
+        self._seats.advance(more_steps + 1)
+        self._steps += more_steps + 1
+        if more_steps:
+            self._seats.kv_tokens += more_steps * (rows - finished_rows)
+            self.total_slot_steps += more_steps * rows
+            self.wasted_slot_steps += more_steps * finished_rows
+
+    def _end(self, stretch: Stretch) -> None:
+        """In its last step somebody gets the last token, or all who have finished may leave at last."""
+        stretch.ended = ended = self._seats.end(self._leaves_at_once)
+        self._running_ids = None
+        stretch.released = ended if self._leaves_at_once else self._release()
+
+    def _steps_to_release(self) -> int:
+        """When all have finished: after how many steps the batch has run as long as it must."""
+        return max(1, self._policy.least_steps - self._steps + self._running[0].joined_step)
+
     def _prefill(self, rows: list[Row]) -> Step:
         """The joint prefill of the rows that have just joined; each gets its first token."""
         outputs = self._commit(rows, self._run(Batch("prefill", rows)))
+        self._seats.first_token(rows)
         work = self._prefill_work(rows)
         admitted = [(row.request_id, row.slot) for row in rows]
         return self._settle(Step(outputs, admitted, list(outputs.finish_reasons), (), work, self._cost_ps(work)))
 
     def _decode(self) -> Step:
         """Every row in a slot is computed; those that have not finished yield a token."""
+        self._seats.catch_up()
         outputs = self._commit(self._running, self._run(self._decode_batch))
         work = self._decode_work(len(outputs.request_ids))
         return self._settle(Step(outputs, (), list(outputs.finish_reasons), (), work, self._cost_ps(work)))
@@ -177,16 +189,21 @@ class SlotEngine:
     def _decode_quietly(self) -> Step:
         """`_decode` for a step in which no row has finished and none can: the hot path."""
         rows = self._running
+        if self._seats.pending_steps:
+            self._seats.catch_up()
+        ids = self._running_ids
+        if ids is None:
+            ids = self._running_ids = [row.request_id for row in rows]
         token_ids = self._run(self._decode_batch)
         for row in rows:
             row.output_tokens += 1
         work = self._decode_work(len(rows))
-        return Step(OneTokenEach(self._running_ids, token_ids, NOBODY_FINISHED), (), (), (), work, self._cost_ps(work))
+        return Step(OneTokenEach(ids, token_ids, NOBODY_FINISHED), (), (), (), work, self._cost_ps(work))
 
     def _settle(self, step: Step) -> Step:
         """Let go of whom the policy lets go, and work out for how long nobody can finish."""
-        if self._finished_rows or step.ended:
-            self._finished_rows += len(step.ended)
+        if self._seats.finished_rows or step.ended:
+            self._seats.finished_rows += len(step.ended)
             step.released = self._release()
         if self._holds:
             step.outputs = self._hold(step.outputs, step.released)
@@ -195,40 +212,45 @@ class SlotEngine:
 
     def _steps_without_an_end(self) -> int:
         """1 above the number of decodes in which surely nobody finishes; 0 where that is not worth knowing."""
-        rows = self._running
-        if self._finished_rows or self._stoppable_rows or self._holds or not rows:
+        seats = self._seats
+        if seats.finished_rows or seats.stoppable_rows or self._holds or not seats.rows:
             return 0
-        self._running_ids = [row.request_id for row in rows]
-        return min([row.max_tokens - row.output_tokens for row in rows])
+        return seats.steps_to_an_end()
 
     def _joining(self, now_ns: int) -> Joining:
         self._state.now_ns = now_ns
         return self._policy.join(self._state)
 
-    def _join(self, now_ns: int) -> list[Row]:
+    def _asked(self, now_ns: int) -> Joining:
+        """The policy's answer, as far as the cache has room for those who would join."""
+        if self._policy.reads_rows:
+            self._seats.catch_up()
         joining = self._joining(now_ns)
+        return self._fitting(joining) if joining.positions and self._kv_capacity_tokens is not None else joining
+
+    def _fitting(self, joining: Joining) -> Joining:
+        """The first of them whose prompts and answers fit into the cache; the others are the policy's to plan."""
+        room_tokens = (self._kv_capacity_tokens or 0) - self._seats.reserved_tokens
+        for count, position in enumerate(joining.positions):
+            request = self._waiting[position]
+            room_tokens -= kept_tokens(request)
+            if room_tokens < 0:
+                left = [self._waiting[one].request_id for one in joining.positions[count:]]
+                return replace(joining, positions=joining.positions[:count], planned=[*left, *joining.planned])
+        return joining
+
+    def _join(self, now_ns: int) -> list[Row]:
+        joining = self._asked(now_ns)
         if not joining.positions:
             return []
         self._state.planned = joining.planned
-        rows = []
-        for request in self._take(joining.positions):
-            params = request.params
-            stops = self._stops(params) if params.stop_token_ids or not params.ignore_eos else NO_STOPS
-            rows.append(
-                Row(
-                    request,
-                    request.request_id,
-                    self._free_slots.pop(0),
-                    len(request.prompt_token_ids),
-                    params.max_tokens,
-                    stops,
-                    self._steps - 1,
-                )
-            )
-            if stops:
-                self._stoppable_rows += 1
-        self._running.extend(rows)
-        return rows
+        self._running_ids = None
+        return [self._seat(request) for request in self._take(joining.positions)]
+
+    def _seat(self, request: Request) -> Row:
+        params = request.params
+        stops = self._stops(params) if params.stop_token_ids or not params.ignore_eos else NO_STOPS
+        return self._seats.take(request, stops, self._steps - 1)
 
     def _stops(self, params: SamplingParams) -> frozenset[int]:
         eos = self._executor.eos_token_id
@@ -237,18 +259,10 @@ class SlotEngine:
 
     def _take(self, positions: Sequence[int]) -> list[Request]:
         """Remove and return those at the positions, in the positions' order."""
-        waiting = self._waiting
-        if len(positions) == 1 and not positions[0] and not self._state.flushed_requests:
-            return [waiting.popleft()]
-        front = [waiting.popleft() for _ in range(max(positions) + 1)]
-        taken = [front[position] for position in positions]
-        if len(taken) < len(front):
-            chosen = set(positions)
-            waiting.extendleft(front[at] for at in range(len(front) - 1, -1, -1) if at not in chosen)
         flushed = self._state.flushed_requests
         if flushed:
             self._state.flushed_requests = flushed - sum(position < flushed for position in positions)
-        return taken
+        return take(self._waiting, positions)
 
     def _commit(self, rows: Sequence[Row], tokens: Sequence[int]) -> OneTokenEach:
         """Give each unfinished row its token, and see who has finished with it."""
@@ -277,7 +291,7 @@ class SlotEngine:
         self.total_slot_steps += running
         if finished:
             self.wasted_slot_steps += finished
-        self._kv_tokens = kv_tokens = self._kv_tokens + yielding_slots
+        self._seats.kv_tokens = kv_tokens = self._seats.kv_tokens + yielding_slots
         if self._cached:
             return StepWork("decode", 0, yielding_slots, finished, 0, queued, empty - queued, waiting, 0, 0, kv_tokens)
         tokens = self._recomputed()
@@ -291,14 +305,13 @@ class SlotEngine:
         waiting = len(self._waiting)
         empty = self._slots - running
         queued = min(empty, waiting)
-        finished = self._finished_rows
+        finished = self._seats.finished_rows
         self.total_slot_steps += joined + finished
         self.wasted_slot_steps += finished
         lengths = [row.prompt_tokens for row in rows]
         real = sum(lengths)
         padding = max(lengths) * joined - real
-        self._kv_tokens += real
-        kv_tokens = self._kv_tokens if self._cached else 0
+        kv_tokens = self._seats.kv_tokens if self._cached else 0
         stalled = running - joined - finished
         return StepWork(
             "prefill", joined, 0, finished, stalled, queued, empty - queued, waiting, real, padding, kv_tokens
@@ -310,23 +323,13 @@ class SlotEngine:
     def _release(self) -> Sequence[int]:
         if self._running and self._steps - self._running[0].joined_step < self._policy.least_steps:
             return ()
+        self._seats.catch_up()
         leaving = self._policy.leave(self._running)
         if leaving:
-            self._remove(leaving)
+            self._seats.remove(leaving)
+            self._running_ids = None
+            self._quiet_steps = 0
         return leaving
-
-    def _remove(self, request_ids: Sequence[int]) -> None:
-        staying = []
-        for row in self._running:
-            if row.request_id not in request_ids:
-                staying.append(row)
-                continue
-            self._kv_tokens -= row.prompt_tokens + row.output_tokens - 1
-            self._finished_rows -= row.finished
-            self._stoppable_rows -= bool(row.stop_token_ids)
-            insort(self._free_slots, row.slot)
-        self._running[:] = staying
-        self._quiet_steps = 0
 
     def _hold(self, outputs: Sequence[StepOutput], released: Sequence[int]) -> list[StepOutput]:
         """Keep what would be delivered now; deliver what the released have got since they joined."""
@@ -340,6 +343,3 @@ class SlotEngine:
 def _cost_not_told(work: StepWork) -> None:
     return None
 
-
-def _queue_key(request: Request) -> tuple[int, int]:
-    return request.arrival_ns, request.request_id

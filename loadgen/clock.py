@@ -8,13 +8,21 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from engines.engine import Engine, Step
+from engines.engine import Engine, Step, Stretch
 from loadgen.units import PS_PER_NS
 
 SLEEP_UNTIL_NS = 1_000_000
 """Real time: sleep to this long before a deadline, then spin."""
 LONGEST_SLEEP_NS = 100_000_000
 """Real time: return from a wait after this long at the latest, so that the driver can look around."""
+
+
+class Advance(Protocol):
+    """How an engine makes many steps at once: see `engines.engine.Engine`."""
+
+    def __call__(self, now_ps: int, until_ps: int) -> Stretch | None:
+        """The steps that start before then; None: use step()."""
+        ...
 
 
 class Clock(Protocol):
@@ -141,6 +149,19 @@ class ModelledClock:
             raise ValueError(f"a step gave a modelled cost of {cost_ps}: use --clock real or charged for this engine")
         self.step_end = self._now_ps = now_ps + cost_ps
         return step
+
+    def bill_stretch(self, advance: Advance, until_ns: int) -> Stretch | None:
+        """Charge all steps of a stretch that start before then; None when the engine must be stepped."""
+        now_ps = self._now_ps
+        stretch = advance(now_ps, until_ns * PS_PER_NS)
+        if stretch is None:
+            return None
+        steps, first_ps, slope_ps = stretch.steps, stretch.first_cost_ps, stretch.cost_slope_ps
+        if steps < 1 or first_ps <= 0 or slope_ps < 0:
+            raise ValueError(f"a stretch of {steps} steps of {first_ps} ps and more by {slope_ps} ps each cannot be")
+        self.step_start = now_ps
+        self.step_end = self._now_ps = now_ps + steps * first_ps + slope_ps * (steps * (steps - 1) // 2)
+        return stretch
 
 
 CLOCKS: dict[str, Callable[[], Clock]] = {

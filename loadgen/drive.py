@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from engines.engine import Engine, OneTokenEach, Request, SamplingParams, Step
-from loadgen.clock import Clock
+from loadgen.clock import Advance, Clock, ModelledClock
 from loadgen.due import NEVER_NS, DueQueue, InFlight
 from loadgen.host import sample_host
 from loadgen.prompts import prompt_source
@@ -104,7 +104,8 @@ class _Play:
         self._arrivals = DueQueue(schedule)
         self._prompt_of = prompt_source(schedule, lazy=not told.get("reads_prompts", True))
         self._params_of = _sampling(schedule)
-        self._recorder = Recorder(clock, bool(told.get("computes_tokens", True)))
+        self._advance: Advance | None = getattr(engine, "advance", None) if isinstance(clock, ModelledClock) else None
+        self._recorder = Recorder(clock, bool(told.get("computes_tokens", True)), self._advance is not None)
         self._flight = InFlight()
         self._open: dict[int, tuple[int, int]] = {}
         """request id -> (due_ns, handed_ns), in the order of due times."""
@@ -149,12 +150,28 @@ class _Play:
             if ready_ns is None:
                 going = self._idle(now_ns)
             elif ready_ns <= now_ns:
+                if self._advance is not None and self._stretch(clock):
+                    continue
                 step = clock.bill(engine)
                 log.append((step, clock.step_start, clock.step_end, clock.step_wall_ns))
                 if step.ended or step.released or step.admitted:
                     self._came_and_went(step)
             else:
                 clock.wait_until(min(ready_ns, arrivals.next_due_ns, self._deadline_ns))
+
+    def _stretch(self, clock: Clock) -> bool:
+        """Let the engine make all its steps until the next arrival at once; False when it must be stepped."""
+        assert isinstance(clock, ModelledClock) and self._advance is not None
+        stretch = clock.bill_stretch(self._advance, min(self._arrivals.next_due_ns, self._deadline_ns))
+        if stretch is None:
+            return False
+        self._recorder.stretch(stretch)
+        if stretch.ended or stretch.released:
+            self._recorder.membership(stretch)
+            now_ns = clock.now_ns()
+            for request_id in stretch.ended:
+                self._end(request_id, Status.OK, now_ns, "length")
+        return True
 
     def _hand_over(self, now_ns: int) -> None:
         """Everything due at or before now, in the order of (due, id)."""
@@ -189,6 +206,8 @@ class _Play:
         due_ns, handed_ns = self._open.pop(request_id)
         self._flight.leave(now_ns)
         self._recorder.request(request_id, due_ns, handed_ns, now_ns, status, reason, error)
+        if status is not Status.OK:
+            self._recorder.dropped(request_id)
         self._arrivals.ended(request_id, now_ns)
 
     def _idle(self, now_ns: int) -> bool:

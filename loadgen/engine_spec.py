@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engines.catalog import EXECUTORS, POLICIES
-from engines.cost import DurationPs, LinearCost
+from engines.cost import ByteCount, DurationPs, LinearCost
 from engines.engine import Engine
 from engines.policies import DurationNs
 from engines.slots import SlotEngine
-from loadgen.units import parse_duration_ns, parse_duration_ps
+from loadgen.units import parse_bytes, parse_duration_ns, parse_duration_ps
 from results.schedule import Schedule
 from targets.inprocess import InProcessEngine
 from targets.loading import load
@@ -25,11 +25,11 @@ SUPPLIED = ("slots", "cached")
 """Arguments of an executor's builder that come from the policy."""
 
 
-def make_engine(spec: str, clock: str, schedule: Schedule) -> Engine:
+def make_engine(spec: str, clock: str, schedule: Schedule | None) -> Engine:
     """A fresh engine. ValueError with one line for anything in the spec that cannot be.
 
     The executor is the cost-only one in modelled time and the transformer otherwise, unless executor= says so.
-    `until=global-max` is replaced by the schedule's longest output.
+    `until=global-max` is replaced by the schedule's longest output; schedule None: whoever asks has none.
     """
     name, options = split_spec(spec)
     if ":" in name:
@@ -37,6 +37,8 @@ def make_engine(spec: str, clock: str, schedule: Schedule) -> Engine:
     if name not in POLICIES:
         raise ValueError(f"unknown engine {name!r}: known are {', '.join(POLICIES)}, FILE.py:CLASS and MODULE:CLASS")
     if options.get("until") == GLOBAL_MAX:
+        if schedule is None:
+            raise ValueError("until=global-max needs a schedule to look at: write until=N")
         options["until"] = str(int(schedule.output_tokens.max()))
     executor_name = options.pop("executor", "cost" if clock == "modelled" else "tinygpt")
     if executor_name not in EXECUTORS:
@@ -44,11 +46,14 @@ def make_engine(spec: str, clock: str, schedule: Schedule) -> Engine:
     builder, executor_builder = load(POLICIES[name][0]), load(EXECUTORS[executor_name][0])
     policy = builder(**_take(options, builder))
     executor_options = _take(options, executor_builder, without=SUPPLIED)
-    cost_model = LinearCost(**_take(options, LinearCost))
+    executor = executor_builder(policy.slots, policy.cached, **executor_options)
+    billed_itself = hasattr(executor, "cost_model")
+    cost_model = executor.cost_model if billed_itself else LinearCost(**_take(options, LinearCost))
     if options:
-        known = [*_parameters(builder), *_parameters(executor_builder, SUPPLIED), *_parameters(LinearCost), "executor"]
+        costs = () if billed_itself else _parameters(LinearCost)
+        known = [*_parameters(builder), *_parameters(executor_builder, SUPPLIED), *costs, "executor"]
         raise ValueError(f"engine {name} has no option {next(iter(options))!r}: known are {', '.join(known)}")
-    return SlotEngine(policy, executor_builder(policy.slots, policy.cached, **executor_options), cost_model)
+    return SlotEngine(policy, executor, cost_model)
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
@@ -110,7 +115,8 @@ def _read(key: str, annotation: Any, text: str) -> Any:
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = next(part for part in get_args(annotation) if part is not types.NoneType)
     readers: dict[Any, Callable[[str], Any]] = {
-        DurationNs: parse_duration_ns, DurationPs: parse_duration_ps, int: _whole, bool: _truth, float: float, str: str,
+        DurationNs: parse_duration_ns, DurationPs: parse_duration_ps, ByteCount: parse_bytes,
+        int: _whole, bool: _truth, float: float, str: str,
     }  # fmt: skip
     try:
         if get_origin(annotation) is Literal:

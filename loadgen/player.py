@@ -43,7 +43,7 @@ class Player(Protocol):
         ...
 
     def close(self) -> Mapping[str, Any]:
-        """Give everything back; what is known only now, for run.json."""
+        """Give everything back; what is known only now, for run.json; under `facts` what the verdict needs."""
         ...
 
 

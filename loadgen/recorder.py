@@ -9,26 +9,35 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.engine import OneTokenEach, Step
+from engines.engine import OneTokenEach, Step, Stretch
 from loadgen.clock import Clock
 from results.columns import NULL, Int64, Table, concatenate
 from results.recording import KINDS, PART_TABLES, TEXT_COLUMNS, RecordingPart, SlotEvent
 from results.slots import WORK_COLUMNS, StepWork
 from results.status import Status
+from results.unroll import IMPLIED
 
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
-ADMITTED, ENDED, RELEASED = (int(event) for event in SlotEvent)
+ADMITTED, ENDED, RELEASED, DROPPED = (int(event) for event in SlotEvent)
 _NOT_TOLD = (NULL,) * len(WORK_COLUMNS)
 
 
 class Recorder:
     """Append-only rows of one driver."""
 
-    def __init__(self, clock: Clock, keeps_token_ids: bool) -> None:
-        """`keeps_token_ids`: whether the engine's token ids mean anything."""
+    def __init__(self, clock: Clock, keeps_token_ids: bool, takes_stretches: bool = False) -> None:
+        """`keeps_token_ids`: whether the engine's token ids mean anything.
+
+        `takes_stretches`: whether there may be any; then aborts are slot events, because tokens are implied.
+        """
         self._clock = clock
         self._keeps_token_ids = keeps_token_ids
-        self.log: list[tuple[Step, int, int, int]] = []
+        self._takes_stretches = takes_stretches
+        self._stretches: list[tuple[int, Stretch]] = []
+        """(place in the log, stretch)."""
+        self._more_steps = 0
+        """How many more steps than rows the log has."""
+        self.log: list[tuple[Step | Stretch, int, int, int]] = []
         """(step, its begin and end in the clock's unit, its wall time in ns), in the order of steps."""
         self._first_step = 0
         self._events: list[int] = []
@@ -37,9 +46,23 @@ class Recorder:
         self._requests: list[tuple[int, int, int, int, Status, str | None, str | None]] = []
         self._host: list[dict[str, int]] = []
 
-    def membership(self, step: Step) -> None:
-        """Who came and went in the step last put into the log."""
-        index = self._first_step + len(self.log) - 1
+    def stretch(self, stretch: Stretch) -> None:
+        """The stretch last billed."""
+        self._stretches.append((len(self.log), stretch))
+        self.log.append((stretch, self._clock.step_start, self._clock.step_end, 0))
+        self._more_steps += stretch.steps - 1
+
+    def dropped(self, request_id: int) -> None:
+        """A request was aborted: it gets nothing of what comes after the step last put into the log."""
+        if self._takes_stretches:
+            self._events += (request_id, DROPPED, self._last_step(), NULL)
+
+    def _last_step(self) -> int:
+        return self._first_step + len(self.log) + self._more_steps - 1
+
+    def membership(self, step: Step | Stretch) -> None:
+        """Who came and went in the step last put into the log, or in the last of a stretch."""
+        index = self._last_step()
         for request_id, slot in step.admitted:
             self._events += (request_id, ADMITTED, index, slot)
         for request_id in step.ended:
@@ -72,12 +95,17 @@ class Recorder:
     def condense(self) -> None:
         """Turn the log into columns while it is still in the processor's cache."""
         steps = [row[0] for row in self.log]
-        step = np.arange(self._first_step, self._first_step + len(steps), dtype=np.int64)
+        n_steps = np.ones(len(steps), dtype=np.int64)
+        for at, stretch in self._stretches:
+            n_steps[at] = stretch.steps
+        step = self._first_step + np.cumsum(n_steps) - n_steps
         tokens, token_ids = self._token_tables(steps, step)
-        chunk = {"tokens": tokens, "token_ids": token_ids, "steps": self._step_table(steps, step)}
+        chunk = {"tokens": tokens, "token_ids": token_ids, "steps": self._step_table(steps, step, n_steps)}
         self._condensed.append(chunk)
         self._condensed_rows += len(step) + len(tokens["step"])
-        self._first_step += len(steps)
+        self._first_step += int(n_steps.sum())
+        self._more_steps = 0
+        self._stretches.clear()
         self.log.clear()
 
     def part(self, until_ns: int, flight_request_ns: int) -> RecordingPart:
@@ -102,7 +130,7 @@ class Recorder:
             for name, column in zip(PART_TABLES["requests"], columns, strict=True)
         }
 
-    def _token_tables(self, steps: Sequence[Step], step: Int64) -> tuple[Table, Table]:
+    def _token_tables(self, steps: Sequence[Step | Stretch], step: Int64) -> tuple[Table, Table]:
         ids: list[int] = []
         per_step: list[int] = []
         counts: list[tuple[int, int]] = []
@@ -130,12 +158,12 @@ class Recorder:
         table = _ints(self._events).reshape(-1, 4)
         return dict(zip(("request_id", "event", "step", "slot"), table.T.copy(), strict=True))
 
-    def _step_table(self, steps: Sequence[Step], step: Int64) -> Table:
+    def _step_table(self, steps: Sequence[Step | Stretch], step: Int64, n_steps: Int64) -> Table:
         works = [one.work for one in steps]
         kinds = _ints([NULL if work is None else KIND_CODES[work.kind] for work in works])
         table: Table = {
             "step": step,
-            "n_steps": np.ones(len(step), dtype=np.int64),
+            "n_steps": n_steps,
             "kind": kinds,
             "told": (kinds != NULL).astype(np.int64),
             **self._times(),
@@ -147,14 +175,23 @@ class Recorder:
         starts = _ints([row[1] for row in self.log])
         ends = _ints([row[2] for row in self.log])
         if self._clock.unit == "ps":
-            return {"start_ps": starts, "cost_ps": ends - starts, "cost_slope_ps": np.zeros_like(starts)}
+            return self._times_ps(starts, ends)
         return {"start_ns": starts, "end_ns": ends, "wall_ns": _ints([row[3] for row in self.log])}
+
+    def _times_ps(self, starts: Int64, ends: Int64) -> Table:
+        cost, slope = ends - starts, np.zeros_like(starts)
+        if not self._takes_stretches:
+            return {"start_ps": starts, "cost_ps": cost, "cost_slope_ps": slope}
+        implied = np.zeros_like(starts)
+        for at, stretch in self._stretches:
+            cost[at], slope[at], implied[at] = stretch.first_cost_ps, stretch.cost_slope_ps, 1
+        return {"start_ps": starts, "cost_ps": cost, "cost_slope_ps": slope, IMPLIED: implied}
 
     def _host_table(self) -> Table:
         return {name: _ints([sample[name] for sample in self._host]) for name in PART_TABLES["host"]}
 
 
-def _token_ids(steps: Sequence[Step]) -> list[int]:
+def _token_ids(steps: Sequence[Step | Stretch]) -> list[int]:
     ids: list[int] = []
     for one in steps:
         if type(one.outputs) is OneTokenEach:

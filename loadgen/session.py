@@ -13,8 +13,9 @@ from loadgen.player import EnginePlayer, Player
 from loadgen.steering import Emit, Progress, Steering, listening
 from loadgen.workload import build_schedule
 from results.conditions import Stamp, begin_stamp, finish, start_again, unfinished
-from results.judged import facts_of, judged
+from results.judged import judged
 from results.recording import Recording
+from results.run_facts import facts_of, stamp_facts
 from results.schedule import Schedule
 from results.slo import parse_slo
 from results.stamp.given import engine_facts, workload_facts
@@ -83,7 +84,9 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, 
         found = player.close()
     if emit.error is not None:
         raise OSError(f"{run.folder} cannot be written on: {emit.error.strerror}; what was written can be read")
-    run.info.update(found, ended_early=control.reason)
+    told = {name: value for name, value in found.items() if name != "facts"}
+    run.info.update(told, ended_early=control.reason)
+    run.info["facts"] = {**stamp_facts(conditions), **found.get("facts", {})}
     return _finished(run, recording, conditions, control)
 
 

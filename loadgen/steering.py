@@ -46,6 +46,10 @@ class Steering:
         """A part has been emitted."""
         self._ended_requests += len(part.tables["requests"]["request_id"])
 
+    def count_ended(self, ended_requests: int) -> None:
+        """So many have ended in all."""
+        self._ended_requests = ended_requests
+
     def ended(self, reply: Reply, now_ns: int) -> None:
         """A request to a server has ended: look for a server that is gone, and at the limit of failures."""
         if reply.status not in NOT_FAILURES:

@@ -50,19 +50,23 @@ async def play_target(
     *,
     mine: Int64 | None = None,
     origin_ns: int | None = None,
+    begin: Callable[[int], None] = lambda origin_ns: None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> Recording:
     """Play a schedule against a target that is open. `planned[i]` is request i.
 
     `mine`: the ids of this process, where several share the schedule. `origin_ns`: time 0 on
-    `time.perf_counter_ns()`, where it is agreed upon. `count_tokens`: for replies whose usage is not told.
+    `time.perf_counter_ns()`, where it is agreed upon; `begin` is told it. `count_tokens`: for replies whose usage is
+    not told.
     """
-    play = _Play(schedule, target, planned, emit, control, mine, origin_ns, count_tokens)
     enabled = gc.isenabled()
     gc.collect()
     gc.freeze()
     gc.disable()
+    starts_ns = origin_ns if origin_ns is not None else time.perf_counter_ns() + LEAD_NS
     try:
+        begin(starts_ns)
+        play = _Play(schedule, target, planned, emit, control, mine, starts_ns, count_tokens)
         await play.run()
     finally:
         gc.unfreeze()
@@ -80,7 +84,7 @@ class _Play:
         emit: Emit,
         control: StreamControl,
         mine: Int64 | None,
-        origin_ns: int | None,
+        origin_ns: int,
         count_tokens: Callable[[str], int] | None,
     ) -> None:
         self.parts: list[RecordingPart] = []
@@ -91,7 +95,7 @@ class _Play:
         self._control = control
         self._arrivals = DueQueue(schedule, mine)
         self._flight = InFlight()
-        self._origin_ns = origin_ns if origin_ns is not None else time.perf_counter_ns() + LEAD_NS
+        self._origin_ns = origin_ns
         self._recorder = ReplyRecorder(self._origin_ns, count_tokens)
         self._open: dict[int, int] = {}
         """request id -> due_ns of those due and not ended, in the order of due times."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from loadgen.config import RunConfig, check, from_texts, parse_load, to_json
+from loadgen.config import RunConfig, check, from_texts, key_of, options, parse_load, to_json
 from loadgen.probe import Speed, probe
 from loadgen.session import Prepared, execute, prepare, utc_text
 from loadgen.streams import uniforms
@@ -62,11 +62,16 @@ class Sweep:
 
 
 def plan_sweep(config: RunConfig, engines: tuple[str, ...], rates: str, repeats: int) -> Sweep:
-    """Probe each engine, settle the loads, order the points. Writes nothing. ValueError in one line."""
+    """Probe each engine, settle the loads, order the points. Writes nothing. ValueError in one line.
+
+    `engines`: specs of engines or addresses of servers; a server is not probed.
+    """
     if len(set(engines)) != len(engines):
         raise ValueError("the same engine is given twice: points of a sweep differ in engine, load or repeat")
+    if rates == "auto" and any(is_address(engine) for engine in engines):
+        raise ValueError("--rates auto measures engines first: for a server write the rates, as in --rates 1,2,4")
     started = datetime.now(UTC)
-    speeds = {engine: probe(config, engine) for engine in engines}
+    speeds = {engine: probe(config, engine) for engine in engines if not is_address(engine)}
     loads = _auto(config, speeds) if rates == "auto" else tuple(part.strip() for part in rates.split(","))
     folder = Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-sweep-{secrets.token_hex(3)}"
     points: list[Point] = []
@@ -74,7 +79,7 @@ def plan_sweep(config: RunConfig, engines: tuple[str, ...], rates: str, repeats:
         for engine, load in _shuffled([(engine, load) for load in loads for engine in engines], config.seed, repeat):
             point = point_config(config, engine, load, repeat)
             number = len(points)
-            expected_s = _expected_s(point, speeds[engine])
+            expected_s = _expected_s(point, speeds.get(engine))
             points.append(Point(f"points/{number:03d}", engine, load, repeat, number, expected_s))
     return Sweep(folder, config, engines, loads, repeats, tuple(points), utc_text(started))
 
@@ -120,7 +125,8 @@ def run_sweep(sweep: Sweep, progress: Callable[[Point, int, int], None]) -> str:
 def point_config(config: RunConfig, engine: str, load: str, repeat: int) -> RunConfig:
     """The config of one point: repeat k has the seed of the sweep + k in all streams."""
     kind, value = parse_load(load)
-    changes: dict[str, Any] = {"engine": engine, "seed": config.seed + repeat}
+    subject: dict[str, Any] = {"target": engine, "clock": "real"} if is_address(engine) else {"engine": engine}
+    changes: dict[str, Any] = {**subject, "seed": config.seed + repeat}
     if kind == "rate":
         changes.update(rate_rps=value, think_ns=None)
     elif kind == "burst":
@@ -130,6 +136,11 @@ def point_config(config: RunConfig, engine: str, load: str, repeat: int) -> RunC
     point = replace(config, **changes)
     check(point)
     return point
+
+
+def is_address(engine: str) -> bool:
+    """Whether it is a server's address, and no engine's spec."""
+    return engine.startswith(("http://", "https://"))
 
 
 def is_complete(folder: Path) -> bool:
@@ -142,11 +153,17 @@ def is_complete(folder: Path) -> bool:
 
 def command_of(sweep: Sweep) -> str:
     """The command line that runs this sweep again."""
-    words = ["tokenload", "sweep", *(word for engine in sweep.engines for word in ("--engine", engine))]
+    words = ["tokenload", "sweep", *(word for engine in sweep.engines for word in _flag(engine))]
     words += ["--rates", ",".join(sweep.loads), "--repeats", str(sweep.repeats)]
-    for key, text in to_json(sweep.config).items():
-        words += [f"--{key}", text] if key != "out" else []
+    flags = {key_of(option) for _, option in options().values() if option.is_flag}
+    for key, texts in to_json(sweep.config).items():
+        for text in texts if isinstance(texts, list) else [texts]:
+            words += [] if key == "out" else [f"--{key}"] if key in flags else [f"--{key}", text]
     return shlex.join(words)
+
+
+def _flag(engine: str) -> tuple[str, str]:
+    return ("--target" if is_address(engine) else "--engine"), engine
 
 
 def _write(sweep: Sweep, status: str) -> None:
@@ -210,9 +227,14 @@ def _auto(config: RunConfig, speeds: Mapping[str, Speed]) -> tuple[str, ...]:
     return (*(f"{rate_rps:.3g}" for rate_rps in rates_rps.tolist()), "burst")
 
 
-def _expected_s(config: RunConfig, speed: Speed) -> float:
-    """Compute of one point: while busy, an engine is as fast as the load asks, within what it can."""
+def _expected_s(config: RunConfig, speed: Speed | None) -> float:
+    """Compute of one point: while busy, an engine is as fast as the load asks, within what it can.
+
+    Of a server only the time of its schedule is known before.
+    """
     schedule = build_schedule(config)
+    if speed is None:
+        return int(schedule.due_ns.max()) / NS_PER_S
     tokens = int(schedule.output_tokens.sum())
     offered = (config.rate_rps or np.inf) * tokens / len(schedule)
     busy_s = tokens / min(max(offered, speed.single_tokens_per_s), speed.burst_tokens_per_s)

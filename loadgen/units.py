@@ -12,6 +12,8 @@ LONGEST_PS = 1_000 * PS_PER_HOUR
 """Of a duration; the time axis in int64 picoseconds ends at 2,562 hours."""
 MOST_COUNTED = 100_000_000
 SMALLEST, LARGEST = 1e-6, 1e9
+BYTES_PER_UNIT = {"B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SIZE = re.compile(r"([0-9]*\.?[0-9]+)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z]+)")
 
 
@@ -37,6 +39,14 @@ def format_duration_ns(duration_ns: int) -> str:
         if duration_ns and duration_ns % NS_PER_UNIT[unit] == 0:
             return f"{duration_ns // NS_PER_UNIT[unit]}{unit}"
     return f"{duration_ns}ns" if duration_ns else "0s"
+
+
+def parse_bytes(text: str) -> int:
+    """`53GB`, `80GiB`: bytes. ValueError without a unit."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match[2] not in BYTES_PER_UNIT:
+        raise ValueError(f"{text!r} is not a size: write a number with {', '.join(BYTES_PER_UNIT)}, as in 53GB")
+    return round(Fraction(Decimal(match[1])) * BYTES_PER_UNIT[match[2]])
 
 
 def parse_span_ns(text: str) -> tuple[int, int]:

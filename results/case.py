@@ -10,6 +10,7 @@ from results.applicability import HTTP, Outcome
 from results.columns import NULL, int64, is_null
 from results.overload import Load, judge_load
 from results.recording import Recording
+from results.run_facts import RunFacts
 from results.schedule import MEASURE
 from results.status import Status
 from results.store import INCOMPLETE
@@ -17,32 +18,7 @@ from results.thresholds import Thresholds
 
 Mask = NDArray[np.bool_]
 BURST, CLOSED, CHANGING, ONE_RATE = "burst", "closed", "changing", "one rate"
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What the rows do not say about their run."""
-
-    clock: str
-    """real, charged or modelled."""
-    schedule_sha256: str
-    """Of the schedule that was fixed before the run."""
-    target: str = "engine"
-    """engine (stepping, in this process) or http."""
-    label: str | None = None
-    """STOPPED or INCOMPLETE, as the run's folder says; None: it came to its end."""
-    repeats: int = 1
-    """Independent runs that this one is one of."""
-    clean_tree: bool = False
-    """The program ran from a commit without changes."""
-    calibrated: bool = False
-    """The client was measured against a target that does nothing."""
-    thresholds: Thresholds = field(default_factory=Thresholds)
-
-    @property
-    def kind_of_run(self) -> str:
-        """Its column in the table of applicability."""
-        return HTTP if self.target == HTTP else self.clock
+__all__ = ["Case", "Rule", "Ruling", "RunFacts", "make_case"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +63,11 @@ class Case:
     def incomplete(self) -> bool:
         """Whether the process died before the run ended."""
         return self.facts.label == INCOMPLETE
+
+    @property
+    def over_wire(self) -> bool:
+        """Whether a server was under load."""
+        return self.facts.kind_of_run == HTTP
 
     @property
     def mode(self) -> str:

@@ -5,7 +5,7 @@ import numpy as np
 from results import metrics
 from results.applicability import CHARGED, Outcome
 from results.case import PASSED, TOO_LITTLE, Case, Ruling
-from results.client_waits import billing, client_lag_ns, late_fraction, run_queue_fraction
+from results.client_waits import billing, late_fraction, overdue_fraction, run_queue_fraction, sending_lag_ns
 from results.stats import quantile
 
 NS_PER_MS = 1e6
@@ -14,7 +14,7 @@ QUIET = "leave the machine to the run: end what else computes, give it cores of 
 
 def client_late(case: Case) -> Ruling:
     """Lateness stays within its budget; it counts into every latency, so it can only hurt the score."""
-    lag = client_lag_ns(case.recording)[case.counted]
+    lag = sending_lag_ns(case.recording, capped=case.facts.cap_requests is not None)[case.counted]
     ttft = metrics.ttft_ns(case.recording, metrics.events_of(case.recording))[case.counted]
     handed = ~np.isnan(lag)
     if not handed.any():
@@ -51,12 +51,12 @@ def _over_budget(case: Case, lag: metrics.Float64, ttft: metrics.Float64) -> lis
 
 def host_contention(case: Case) -> Ruling:
     """The client is judged by its own waits; what else the machine did is no fault while it did not wait."""
-    return _charged_host(case) if case.facts.clock == CHARGED else _real_host(case)
+    return _charged_host(case) if case.facts.kind_of_run == CHARGED else _real_host(case)
 
 
 def _real_host(case: Case) -> Ruling:
     most = case.thresholds.own_wait_fraction
-    queued, late = run_queue_fraction(case.recording.host), late_fraction(case.recording)
+    queued, late = run_queue_fraction(case.recording.host), _late_fraction(case)
     seen = [
         f"the client {what} for {share:.1%} of the run, allowed are {most:.1%}"
         for what, share in (("waited for a processor", queued), ("was late", late))
@@ -65,6 +65,13 @@ def _real_host(case: Case) -> Ruling:
     if seen:
         return Ruling(Outcome.FAILED, "; ".join(seen), QUIET)
     return TOO_LITTLE if queued is None or late is None else PASSED
+
+
+def _late_fraction(case: Case) -> float | None:
+    """A client of a server sends while other requests run: only what exceeds the usual lateness is held against it."""
+    if not case.over_wire:
+        return late_fraction(case.recording)
+    return overdue_fraction(case.recording, case.facts.cap_requests is not None, case.thresholds.late_ns)
 
 
 def _charged_host(case: Case) -> Ruling:

@@ -1,41 +1,54 @@
 """A recording's summary and verdict together: what the verdict withholds is not given as a figure of the system."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from results.case import RunFacts
+from results.figure_json import QUANTILES, Json
 from results.recording import Recording
-from results.slo import Slo
-from results.summary import QUANTILES, summarise
+from results.run_facts import RunFacts, facts_of
+from results.slo import FLUIDITY, Slo
+from results.summary import summarise
 from results.verdict import Verdict, judge
 
-Json = dict[str, Any]
-FIGURES = (*QUANTILES, "mean", "max")
+__all__ = ["facts_of", "judged"]
+FIGURES = (*QUANTILES, "mean", "max", "share", "of_deadlines")
+OVERLOADED = "OVERLOADED"
+"""What it withholds is true of this run of so many requests, and shown as that; other codes' figures are wrong."""
+SPLITS = ("by_class", "by_turn")
 
 
 def judged(recording: Recording, slo: Slo | None, facts: RunFacts) -> tuple[Json, Verdict]:
-    """Every figure of the run, those withheld as null with their code and the run's own figures beside them."""
+    """Every figure of the run, those withheld as null with their code; of an overload, with the run's own beside."""
     verdict = judge(recording, facts)
-    summary = summarise(recording, slo)
+    summary = summarise(recording, slo, facts.thresholds)
+    places = [summary, *(one for name in SPLITS for one in summary[name].values())]
     for metric, finding in verdict.withheld.items():
-        if metric in summary:
-            summary[metric] = _withheld(summary[metric], finding.code)
+        group, _, leaf = metric.partition(".")
+        for place in places:
+            if group in place:
+                place[group] = _without(place[group], leaf, finding.code) if leaf else _withheld(
+                    place[group], finding.code
+                )
+    _withhold_objectives(summary, slo, verdict)
     return summary, verdict
 
 
-def facts_of(info: Mapping[str, Any], label: str | None, repeats: int | None = None) -> RunFacts:
-    """What a run's run.json says beyond its rows. `repeats`: where it is known better than there."""
-    return RunFacts(
-        clock=str(info["clock"]),
-        schedule_sha256=str(info["schedule_sha256"]),
-        label=label,
-        repeats=repeats if repeats is not None else int(info.get("repeats", 1)),
-        clean_tree=bool(info.get("clean_tree", False)),
-    )
-
-
 def _withheld(figures: Json, code: str) -> Json:
-    """Null in place of the figures; they stand under `of_this_run`, because they grow with its length."""
+    """Null in place of the figures; those of an overload stand under `of_this_run`: they grow with its length."""
     of_this_run = {name: figures[name] for name in FIGURES if name in figures}
     reasons = {**figures.get("reasons", {}), **dict.fromkeys(of_this_run, code)}
-    return {**figures, **dict.fromkeys(of_this_run), "withheld": code, "of_this_run": of_this_run, "reasons": reasons}
+    beside = {"of_this_run": of_this_run} if code == OVERLOADED else {}
+    return {**figures, **dict.fromkeys(of_this_run), "withheld": code, **beside, "reasons": reasons}
+
+
+def _without(figures: Json, leaf: str, code: str) -> Json:
+    """One figure of a group as null; what was null already keeps its reason."""
+    if figures.get(leaf) is None:
+        return figures
+    return {**figures, leaf: None, "reasons": {**figures.get("reasons", {}), leaf: code}}
+
+
+def _withhold_objectives(summary: Json, slo: Slo | None, verdict: Verdict) -> None:
+    """No attainment of a limit on what cannot be believed, whatever was measured for it."""
+    metrics = slo.metrics if slo is not None else ()
+    found = [verdict.withheld.get(name if name == FLUIDITY else f"{name}_ms") for name in metrics]
+    codes = [finding.code for finding in found if finding is not None and finding.code != OVERLOADED]
+    for leaf in ("attainment", "goodput_rps") if codes else ():
+        summary["slo"] = _without(summary["slo"], leaf, codes[0])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from results.columns import NULL, Int64, int64, is_null
 from results.recording import Recording
+from results.remote import column
 from results.schedule import MEASURE
 from results.status import COMPLETED, NOT_FAILURES, Status
 from results.steps import step_ends_ns
@@ -79,15 +80,76 @@ def e2e_ns(recording: Recording, events: Events) -> Float64:
 
 
 def tpot_ns(recording: Recording, events: Events) -> Float64:
-    """(last - first delivery) / (tokens - tokens of the first delivery); undefined when all came at once."""
-    output_tokens = int64(recording.requests["output_tokens"])
-    value = np.full(len(output_tokens), np.nan)
-    has = events.delivered
-    decode = (events.t_ns[events.last[has]] - events.t_ns[events.first[has]]).astype(np.float64)
-    later = output_tokens[has] - events.tokens[events.first[has]]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value[has] = np.where(later > 0, decode / later, np.nan)
+    """(last - first delivery) / (tokens - tokens of the first delivery); undefined when all came at once.
+
+    Of a server that counts tokens it never sent, those that it sent.
+    """
+    return _per_later_token(recording, events, events.tokens)
+
+
+def tpot_std_ns(recording: Recording, events: Events) -> Float64:
+    """(last - first delivery) / (tokens - 1): what most tools call TPOT, for comparison with them alone."""
+    return _per_later_token(recording, events, np.ones_like(events.tokens))
+
+
+def ttft_net_ns(recording: Recording, events: Events) -> Float64:
+    """First token - hand-over: without the client's lateness. A diagnostic."""
+    return ttft_ns(recording, events) - np.nan_to_num(lag_ns(recording), nan=0.0)
+
+
+def ttat_ns(recording: Recording, events: Events) -> Float64:
+    """First token of the answer proper - due, for requests that streamed reasoning before it; else undefined."""
+    answer, reasoning = column(recording.requests, "answer_ns"), column(recording.requests, "reasoning_events")
+    value = _undefined(recording)
+    has = (answer != NULL) & (reasoning > 0)
+    value[has] = answer[has] - int64(recording.requests["due_ns"])[has]
+    seen = np.asarray(reasoning > 0)
+    return np.asarray(np.where(seen & failed(recording), np.inf, value))
+
+
+def tail_ns(recording: Recording, events: Events) -> Float64:
+    """End of the reply - last token: what came after the text, and is in no other latency."""
+    value = _undefined(recording)
+    ends = int64(recording.requests["end_ns"])
+    has = events.delivered & (ends != NULL)
+    value[has] = ends[has] - events.t_ns[events.last[has]]
     return _failures_as_infinite(recording, value)
+
+
+def streamed_tokens(recording: Recording) -> Int64:
+    """Output tokens of each request that were delivered: the n of TPOT."""
+    requests = recording.requests
+    return int64(requests["streamed_tokens"] if "streamed_tokens" in requests else requests["output_tokens"])
+
+
+def decode_speed_tokens_per_s(recording: Recording, events: Events, chosen: Mask) -> float | None:
+    """Tokens after each first delivery / time after it, both summed over requests: a ratio of sums.
+
+    None where there is no such time. The mean of each request's speed, and the inverse of the mean TPOT, are
+    other figures, and higher.
+    """
+    has = events.delivered & chosen & ~failed(recording)
+    decode_ns = int((events.t_ns[events.last[has]] - events.t_ns[events.first[has]]).sum())
+    later = streamed_tokens(recording)[has] - events.tokens[events.first[has]]
+    return float(np.maximum(later, 0).sum()) * 1e9 / decode_ns if decode_ns else None
+
+
+def tokens_by_event(recording: Recording, events: Events) -> Int64:
+    """Tokens of each delivery such that a request's add up to its streamed tokens.
+
+    As told, where they do; else what was counted is spread over its deliveries in proportion, in whole tokens.
+    """
+    ends = np.cumsum(events.tokens)
+    owner = np.repeat(np.arange(len(events.first)), np.diff(recording.token_offsets))
+    before = np.concatenate([[0], ends])[recording.token_offsets[:-1]]
+    told = np.concatenate([[0], ends])[recording.token_offsets[1:]] - before
+    counted = streamed_tokens(recording)
+    if (told == counted).all():
+        return events.tokens
+    reach = (ends - before[owner]) * counted[owner] // np.maximum(told, 1)[owner]
+    first = np.zeros(len(reach), dtype=np.bool_)
+    first[events.first[events.delivered]] = True
+    return int64(np.where(first, reach, np.diff(reach, prepend=0)))
 
 
 def norm_ns(recording: Recording, events: Events) -> Float64:
@@ -125,6 +187,19 @@ def little_error_ns(recording: Recording) -> int:
     ended = ~is_null(requests["end_ns"])
     rows = int((int64(requests["end_ns"])[ended] - int64(requests["due_ns"])[ended]).sum())
     return rows - recording.in_flight_request_ns
+
+
+def _per_later_token(recording: Recording, events: Events, first_tokens: Int64) -> Float64:
+    """Time from first to last delivery / (tokens - those that count as of the first delivery)."""
+    tokens = streamed_tokens(recording)
+    value = np.full(len(tokens), np.nan)
+    has = events.delivered
+    decode = (events.t_ns[events.last[has]] - events.t_ns[events.first[has]]).astype(np.float64)
+    later = tokens[has] - first_tokens[events.first[has]]
+    several = events.last[has] > events.first[has]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value[has] = np.where((later > 0) & several, decode / later, np.nan)
+    return _failures_as_infinite(recording, value)
 
 
 def _from_due(recording: Recording, events: Events, index: Int64) -> Float64:

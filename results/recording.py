@@ -6,7 +6,6 @@ left behind: every scheduled request comes out exactly once, sorted by id.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +14,11 @@ from results.columns import NULL, Int64, Table, int64, is_null
 from results.remote import ENGINE, REMOTE_COLUMNS, REMOTE_TEXT_COLUMNS, account, judge_ends
 from results.schedule import Schedule
 from results.slots import WORK_COLUMNS
+from results.slots import SlotEvent as SlotEvent
 from results.status import Status
+from results.unroll import unrolled
 
 KINDS = ("prefill", "decode", "mixed")
-
-
-class SlotEvent(IntEnum):
-    """What a row of the slot events says of a request."""
-
-    ADMITTED = 0
-    ENDED = 1
-    RELEASED = 2
 
 
 PART_TABLES: dict[str, tuple[str, ...]] = {
@@ -45,8 +38,9 @@ PART_TABLES: dict[str, tuple[str, ...]] = {
 requests: of streaming targets with REMOTE_COLUMNS and REMOTE_TEXT_COLUMNS beside these. tokens: one row a delivery;
 of streaming targets `t_ns` in place of `step`. token_ids: flat, in the order of `tokens`; empty when the target's
 ids mean nothing. steps: with start_ps, cost_ps and cost_slope_ps in modelled time, with start_ns and end_ns
-otherwise. host: with worker_id where several processes sampled. flight: requests in flight, integrated over the
-part's time, by a counter that sees no row.
+otherwise; a row of the former may be a stretch of steps, with its deliveries implied (`results.unroll`), which
+`merge` takes apart. host: with worker_id where several processes sampled. flight: requests in flight, integrated
+over the part's time, by a counter that sees no row.
 """
 TEXT_COLUMNS = ("finish_reason", "error", *REMOTE_TEXT_COLUMNS)
 
@@ -90,7 +84,7 @@ def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:
     comes after the last one) is no delivery.
     """
     ordered = sorted(parts, key=_place) or [empty_part()]
-    tables = {name: _joined([part.tables[name] for part in ordered]) for name in PART_TABLES}
+    tables = unrolled({name: _joined([part.tables[name] for part in ordered]) for name in PART_TABLES})
     in_steps = not _is_streamed(tables)
     if not in_steps and "t_ns" not in tables["tokens"]:
         tables["tokens"]["t_ns"] = tables["tokens"].pop("step")

@@ -11,6 +11,7 @@ from results.recording import PART_TABLES, TEXT_COLUMNS, Recording, RecordingPar
 from results.schedule import Schedule
 from results.status import Status
 from results.steps import ends_ns
+from results.unroll import unrolled
 
 
 def recover(schedule: Schedule, parts: Path) -> Recording:
@@ -19,9 +20,9 @@ def recover(schedule: Schedule, parts: Path) -> Recording:
     Deliveries and slot events of steps that are not there are left out, and token ids that do not reach. A
     streaming target's deliveries have times of their own and are all kept.
     """
-    tables = dict(empty_part().tables)
-    tables.update((name, table) for name, table in _tables(parts).items() if table)
+    tables = dict(read_parts(parts).tables)
     tables["steps"] = _chosen(tables["steps"], np.argsort(tables["steps"]["step"], kind="stable"))
+    tables = unrolled(tables)
     last_step = int(tables["steps"]["step"][-1]) if len(tables["steps"]["step"]) else -1
     if "t_ns" not in tables["tokens"]:
         tables["token_ids"], tables["tokens"] = _fitting(tables, last_step)
@@ -34,6 +35,13 @@ def recover(schedule: Schedule, parts: Path) -> Recording:
     still_open = (requests["status"] == Status.NOT_DISPATCHED) & (due != NULL) & (due <= reached_ns)
     requests["status"][still_open] = np.int64(Status.UNFINISHED)
     return replace(recording, stopped_ns=reached_ns)
+
+
+def read_parts(parts: Path) -> RecordingPart:
+    """All rows that any process has written, as one part."""
+    tables = dict(empty_part().tables)
+    tables.update((name, table) for name, table in _tables(parts).items() if table)
+    return RecordingPart(tables)
 
 
 def _last_seen_ns(tables: dict[str, Table]) -> int:

@@ -6,6 +6,7 @@ from results.applicability import Outcome
 from results.case import NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Mask, Ruling
 from results.columns import NULL, int64
 from results.metrics import failed, little_error_ns
+from results.silence import silence
 from results.status import NAMES, Status
 
 NS_PER_S = 1e9
@@ -65,8 +66,21 @@ def failures(case: Case) -> Ruling:
         case,
         bad,
         case.thresholds.failed_fraction,
-        f"failed: {kinds}",
+        f"failed: {kinds}{_since(case)}",
         "read the column error of the requests table, mend the cause, and run again",
+    )
+
+
+def _since(case: Case) -> str:
+    """What is more to the point than the kinds of failure: the server stopped answering."""
+    found = silence(case.recording, case.expected) if case.over_wire else None
+    if found is None or found.requests < case.thresholds.silent_requests:
+        return ""
+    if found.since_ns is None:
+        return "; nothing ever answered: is it the right address, and is the server up?"
+    return (
+        f"; since {found.since_ns / NS_PER_S:.3f} s nothing answered any more, all {found.requests} requests due after it "
+        "failed: the server died or could not be reached"
     )
 
 

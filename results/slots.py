@@ -7,11 +7,23 @@ because each answers another question.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from results.columns import Int64, int64, is_null
+
+
+class SlotEvent(IntEnum):
+    """What a row of the slot events says of a request."""
+
+    ADMITTED = 0
+    ENDED = 1
+    RELEASED = 2
+    DROPPED = 3
+    """It was aborted after this step."""
+
 
 SLOT_STATES = (
     "prefilling_slots",

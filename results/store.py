@@ -24,6 +24,7 @@ RUNNING, COMPLETE, STOPPED = "running", "complete", "stopped"
 INCOMPLETE = "INCOMPLETE"
 WRITE_ORDER = ("steps", "token_ids", "tokens", "slot_events", "requests", "host", "flight")
 """So that, wherever a write is cut off, what is there refers only to what is there too."""
+OPTIONAL_FILES = ("server.parquet", "warmup.parquet")
 Json = dict[str, Any]
 
 
@@ -67,7 +68,8 @@ class RunFolder:
         write_json(self.folder / "summary.json", summary)
         if conditions is not None:
             write_json(self.folder / "conditions.json", conditions)
-        names = ("schedule.parquet", "conditions.json", *TABLE_FILES, "summary.json")
+        optional = [name for name in OPTIONAL_FILES if (self.folder / name).is_file()]
+        names = ("schedule.parquet", "conditions.json", *TABLE_FILES, "summary.json", *optional)
         self.info.update(
             status=status,
             ended_utc=ended_utc,
@@ -90,7 +92,10 @@ class PartWriter:
         self._streams: dict[str, tuple[BinaryIO, Any]] = {}
 
     def __enter__(self) -> "PartWriter":
-        """Itself."""
+        """Itself, with what writing needs loaded: that takes a tenth of a second, which no run can spare."""
+        import pyarrow as pa
+
+        pa.ipc.new_stream(pa.BufferOutputStream(), pa.schema([])).close()
         return self
 
     def __exit__(

@@ -1,62 +1,99 @@
 """The summary: every figure of a run, recomputed from its rows alone. The same rows give the same document."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from results import metrics, slots, waits
+from results import metrics, slots, splits, waits
 from results.columns import Int64, int64, is_null
+from results.concurrency import in_flight
+from results.figure_json import (
+    NO_TIME,
+    NOT_ASKED,
+    NOT_TOLD,
+    NS_PER_MS,
+    NS_PER_S,
+    QUANTILES,
+    Json,
+    Rate,
+    latency,
+    share,
+    with_reasons,
+)
+from results.fluidity import deadlines_met, fluidity
 from results.metrics import Events
 from results.recording import Recording
 from results.schedule import Schedule
-from results.slo import Slo
+from results.slo import FLUIDITY, Slo
 from results.stats import NO_VALUES, quantile
 from results.status import NAMES, Status
 from results.steps import durations, ends_ns, starts_ns
+from results.stream_figures import stream_figures
+from results.thresholds import Thresholds
 
 SCHEMA_VERSION = 1
-NS_PER_S = 1e9
-NS_PER_MS = 1e6
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-NOT_TOLD = "NOT_OBSERVABLE"
-NOT_ASKED = "NOT_ASKED"
-NO_TIME = "NO_TIME"
-Json = dict[str, Any]
+Latency = Callable[[Recording, Events], NDArray[np.float64]]
+Values = Mapping[str, NDArray[np.float64]]
 
-LATENCIES: dict[str, Callable[[Recording, Events], NDArray[np.float64]]] = {
+LATENCIES: dict[str, Latency] = {
     "ttft": metrics.ttft_ns,
     "tpot": metrics.tpot_ns,
     "e2e": metrics.e2e_ns,
     "norm": metrics.norm_ns,
     "stall": metrics.stall_ns,
 }
+STREAM_LATENCIES: dict[str, Latency] = {
+    "ttft_net": metrics.ttft_net_ns,
+    "ttat": metrics.ttat_ns,
+    "tail": metrics.tail_ns,
+    "tpot_std": metrics.tpot_std_ns,
+}
+"""Of streaming targets alone, beside the others."""
 
 
-def summarise(recording: Recording, slo: Slo | None = None) -> Json:
+def latencies_of(recording: Recording) -> dict[str, Latency]:
+    """Those that a run of this kind has."""
+    return {**LATENCIES, **STREAM_LATENCIES} if recording.token_t_ns is not None else LATENCIES
+
+
+def summarise(recording: Recording, slo: Slo | None = None, thresholds: Thresholds | None = None) -> Json:
     """All figures, with units in their names; null has its reason beside it."""
     events = metrics.events_of(recording)
     chosen = metrics.measured(recording)
     window_ns = window(recording, events)
-    values = {name: function(recording, events) for name, function in LATENCIES.items()}
-    gaps, _ = metrics.gaps_ns(recording, events, chosen & ~metrics.failed(recording))
+    values = {name: function(recording, events) for name, function in latencies_of(recording).items()}
+    good = chosen & ~metrics.failed(recording)
+    gaps, _ = metrics.gaps_ns(recording, events, good)
+    stall_ns = (thresholds or Thresholds()).stall_ns
     return {
         "schema_version": SCHEMA_VERSION,
         "schedule_sha256": recording.schedule.sha256,
         "window_ns": list(window_ns),
         "window_kind": _window_rule(recording.schedule)["kind"],
         "requests": _counts(recording, chosen),
-        **{f"{name}_ms": _latency(values[name][chosen]) for name in LATENCIES},
-        "ttft_ok_ms": _latency(values["ttft"][chosen & ~metrics.failed(recording)]),
-        "itl_ms": _latency(gaps.astype(np.float64)),
-        "queue_wait_ms": _latency(metrics.lag_ns(recording)[chosen]),
+        **{f"{name}_ms": latency(values[name][chosen]) for name in values},
+        "ttft_ok_ms": latency(values["ttft"][good]),
+        "itl_ms": latency(gaps.astype(np.float64)),
+        "queue_wait_ms": latency(metrics.lag_ns(recording)[chosen]),
         "admission_wait_ms": _admission(recording, chosen),
+        "stalls": _stalls(values["stall"][good], stall_ns),
+        "in_flight": _in_flight(recording, window_ns),
         "rates": _rates(recording, events, chosen, window_ns),
-        "slo": _slo(recording, values, chosen, window_ns, slo),
+        **_objectives(recording, events, values, chosen, window_ns, slo),
+        "by_class": splits.by_class(recording, values, chosen),
+        "by_turn": splits.by_turn(recording, values, chosen),
         "slots": _slots(recording),
         "little_error_ns": metrics.little_error_ns(recording),
+        **_of_streams(recording, gaps, chosen),
     }
+
+
+def _of_streams(recording: Recording, gaps: Int64, chosen: NDArray[np.bool_]) -> Json:
+    """icl_ms: the gaps between events under a name that promises no more, however many tokens an event holds."""
+    if recording.token_t_ns is None:
+        return {}
+    return {"icl_ms": latency(gaps.astype(np.float64)), **stream_figures(recording, chosen)}
 
 
 def window(recording: Recording, events: Events) -> tuple[int, int]:
@@ -96,23 +133,24 @@ def _counts(recording: Recording, chosen: NDArray[np.bool_]) -> Json:
     }
 
 
-def _latency(values_ns: NDArray[np.float64]) -> Json:
-    """n, quantiles, mean and max in ms; undefined values are counted, failures are +inf."""
-    defined = values_ns[~np.isnan(values_ns)]
-    figures: Json = {"n": len(defined), "undefined": int(np.isnan(values_ns).sum())}
-    reasons: Json = {}
-    for name, q in QUANTILES.items():
-        value, reason = quantile(defined, q)
-        figures[name] = None if value is None else value / NS_PER_MS
-        if reason:
-            reasons[name] = reason
-    for name, function in (("mean", np.mean), ("max", np.max)):
-        value = float(function(defined)) if len(defined) else None
-        finite = value is not None and np.isfinite(value)
-        figures[name] = value / NS_PER_MS if value is not None and finite else None
-        if not finite:
-            reasons[name] = "FAILED_TAIL" if len(defined) else NO_VALUES
-    return {**figures, "reasons": reasons}
+def _stalls(stall_ns: NDArray[np.float64], limit_ns: int) -> Json:
+    """Requests that stood still for longer than the limit somewhere in their answer, of those that could."""
+    defined = stall_ns[~np.isnan(stall_ns)]
+    stalled = share(float((defined > limit_ns).sum()), len(defined))
+    return {"limit_ms": limit_ns / NS_PER_MS, "requests": len(defined), **with_reasons({"share": stalled})}
+
+
+def _in_flight(recording: Recording, window_ns: tuple[int, int]) -> Json:
+    """From due to end, as users see it; and from hand-over, as the target does."""
+    due, handed = (in_flight(recording, begins, window_ns) for begins in ("due_ns", "handed_ns"))
+    return with_reasons(
+        {
+            "max": (due.most_requests, NO_VALUES),
+            "mean": (due.mean_requests, NO_TIME),
+            "handed_max": (handed.most_requests, NO_VALUES),
+            "handed_mean": (handed.mean_requests, NO_TIME),
+        }
+    )
 
 
 def _admission(recording: Recording, chosen: NDArray[np.bool_]) -> Json:
@@ -123,19 +161,19 @@ def _admission(recording: Recording, chosen: NDArray[np.bool_]) -> Json:
     counted = chosen[found.request_id]
     parts = {"step": found.step_ns, "collect": found.collect_ns, "slot": found.slot_ns}
     means = {f"{name}_mean": float(part[counted].mean()) / NS_PER_MS for name, part in parts.items() if counted.any()}
-    return {**_latency(found.all_ns[counted].astype(np.float64)), **means}
+    return {**latency(found.all_ns[counted].astype(np.float64)), **means}
 
 
 def _rates(recording: Recording, events: Events, chosen: NDArray[np.bool_], window_ns: tuple[int, int]) -> Json:
     owner = np.repeat(np.arange(len(chosen)), np.diff(recording.token_offsets))
     inside = (events.t_ns >= window_ns[0]) & (events.t_ns <= window_ns[1])
-    output = float(events.tokens[inside].sum())
+    output = float(metrics.tokens_by_event(recording, events)[inside].sum())
     starts = events.first[events.delivered & chosen]
     begun = owner[starts][inside[starts]]
     ends = int64(recording.requests["end_ns"])
     ended = metrics.completed(recording) & (ends >= window_ns[0]) & (ends <= window_ns[1])
-    per_second = _Rate(window_ns[1] - window_ns[0])
-    makespan = _Rate(int(events.t_ns.max()) if len(events.t_ns) else 0)
+    per_second = Rate(window_ns[1] - window_ns[0])
+    makespan = Rate(int(events.t_ns.max()) if len(events.t_ns) else 0)
     due = np.sort(int64(recording.requests["due_ns"])[chosen])
     figures = {
         "offered_rps": (recording.schedule.origin.get("rate_rps"), NOT_ASKED),
@@ -143,19 +181,10 @@ def _rates(recording: Recording, events: Events, chosen: NDArray[np.bool_], wind
         "completed_rps": per_second(int(ended.sum())),
         "output_tokens_per_s": per_second(output),
         "total_tokens_per_s": per_second(output + float(recording.requests["prompt_tokens"][begun].sum())),
-        "makespan_output_tokens_per_s": makespan(float(events.tokens.sum())),
+        "makespan_output_tokens_per_s": makespan(float(metrics.streamed_tokens(recording).sum())),
+        "decode_tokens_per_s": (metrics.decode_speed_tokens_per_s(recording, events, chosen), NO_TIME),
     }
-    return _with_reasons(figures)
-
-
-class _Rate:
-    """Counts per second over a time that may be none."""
-
-    def __init__(self, time_ns: int) -> None:
-        self._time_ns = time_ns
-
-    def __call__(self, count: float) -> tuple[float | None, str]:
-        return (count * NS_PER_S / self._time_ns if self._time_ns else None), NO_TIME
+    return with_reasons(figures)
 
 
 def _realised(due_ns: Int64) -> tuple[float | None, str]:
@@ -164,40 +193,61 @@ def _realised(due_ns: Int64) -> tuple[float | None, str]:
     return ((len(due_ns) - 1) * NS_PER_S / span_ns if span_ns else None), NO_TIME
 
 
-def _slo(
+def _objectives(
     recording: Recording,
-    values_ns: dict[str, NDArray[np.float64]],
+    events: Events,
+    values_ns: Values,
     chosen: NDArray[np.bool_],
     window_ns: tuple[int, int],
     slo: Slo | None,
 ) -> Json:
-    """Attainment over the scheduled requests, and goodput: those that attain, per second of the window."""
+    """The SLO and the fluidity: attainment over the scheduled, goodput, and deadlines met by those that came."""
+    fluid, figures = _fluidity(recording, events, chosen, slo)
     if slo is None:
-        return _with_reasons(dict.fromkeys(("limits", "attainment", "goodput_rps"), (None, NOT_ASKED)))
+        missing = with_reasons(dict.fromkeys(("limits", "attainment", "goodput_rps"), (None, NOT_ASKED)))
+        return {"slo": missing, "fluidity": figures}
     answered = metrics.completed(recording) & ~np.isnan(values_ns["ttft"])
-    attained = int((slo.attained(values_ns) & answered)[chosen].sum())
-    scheduled = int(chosen.sum())
-    return {
-        "limits": str(slo),
-        **_with_reasons(
-            {
-                "attainment": (attained / scheduled if scheduled else None, NO_VALUES),
-                "goodput_rps": _Rate(window_ns[1] - window_ns[0])(attained),
-            }
-        ),
+    attained = int((slo.attained({**values_ns, FLUIDITY: fluid}) & answered)[chosen].sum())
+    told = {
+        "attainment": share(attained, int(chosen.sum())),
+        "goodput_rps": Rate(window_ns[1] - window_ns[0])(attained),
     }
+    return {"slo": {"limits": str(slo), **with_reasons(told)}, "fluidity": figures}
+
+
+def _fluidity(
+    recording: Recording, events: Events, chosen: NDArray[np.bool_], slo: Slo | None
+) -> tuple[NDArray[np.float64], Json]:
+    """Of every request; and over those that did not fail. Against the deadlines of the SLO."""
+    deadlines = slo.deadlines if slo is not None else None
+    if deadlines is None:
+        names = ("first_deadline_ms", "further_deadline_ms", "mean", "p50", "of_deadlines")
+        return np.full(len(chosen), np.nan), {"requests": 0, **with_reasons(dict.fromkeys(names, (None, NOT_ASKED)))}
+    met = deadlines_met(recording, events, deadlines)
+    value = fluidity(recording, met)
+    counted = chosen & np.isfinite(value)
+    shares = value[counted]
+    missed, total = int(met.missed[counted].sum()), int(met.total[counted].sum())
+    figures = {
+        "first_deadline_ms": (deadlines.first_ns / NS_PER_MS, NO_VALUES),
+        "further_deadline_ms": (deadlines.further_ns / NS_PER_MS, NO_VALUES),
+        "mean": (float(shares.mean()) if len(shares) else None, NO_VALUES),
+        "p50": quantile(shares, 0.5),
+        "of_deadlines": share(total - missed, total),
+    }
+    return value, {"requests": len(shares), **with_reasons(figures)}
 
 
 def _slots(recording: Recording) -> Json:
     steps = recording.steps
     if not bool(steps["told"].any()):
         names = ("wasted_slot_fraction", "unused_slot_fraction", "padding_fraction", "slot_time_share")
-        return _with_reasons(dict.fromkeys((*names, "held_back_fraction"), (None, NOT_TOLD)))
+        return with_reasons(dict.fromkeys((*names, "held_back_fraction"), (None, NOT_TOLD)))
     spent, busy = slots.slot_steps(steps), slots.slot_steps(steps, slots.BUSY_STATES)
     return {
         "steps": int(steps["n_steps"].sum()),
         "busy_ns": int((ends_ns(steps) - starts_ns(steps)).sum()),
-        **_with_reasons(
+        **with_reasons(
             {
                 "total_slot_steps": (sum(busy.values()) if busy else None, NOT_TOLD),
                 "wasted_slot_steps": (busy["finished_slots"] if busy else None, NOT_TOLD),
@@ -210,9 +260,3 @@ def _slots(recording: Recording) -> Json:
             }
         ),
     }
-
-
-def _with_reasons(figures: dict[str, tuple[Any, str]]) -> Json:
-    reasons = {name: reason for name, (value, reason) in figures.items() if value is None}
-    values = {name: value for name, (value, _) in figures.items()}
-    return {**values, "reasons": reasons} if reasons else values

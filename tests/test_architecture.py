@@ -44,6 +44,10 @@ UNITLESS = {
     "q", "cv", "speed", "temperature", "value", "rate", "vocabulary", "signal_number", "floor", "state",
     # options of the transformer, in the field's own words
     "threads", "context", "pad", "layers", "width", "heads", "kv_heads", "head_dim", "ffn",
+    # of models and machines, in the field's own words
+    "matrices", "experts", "active_experts", "tp",
+    # of statistics: counts, and values in the unit of what they are statistics of
+    "pairs", "needed", "sides", "families", "freedom", "ratio", "centre", "spread", "effect", "shift", "margin", "threshold",
     # durations whose type says the unit
     "max_wait", "decode_base", "decode_row", "prefill_base", "prefill_token",
 }  # fmt: skip

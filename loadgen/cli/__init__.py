@@ -7,7 +7,10 @@ import click
 COMMANDS = {
     "run": ("loadgen.cli.run", "Play one schedule against one engine and write a run folder."),
     "sweep": ("loadgen.cli.sweep", "Run engines x loads x repeats on the same schedules, and write one report."),
+    "compare": ("loadgen.cli.compare", "Compare runs or sweeps on the same schedules, with gates for CI."),
     "schedule": ("loadgen.cli.schedule", "Make a schedule, show what it is, save it."),
+    "serve": ("loadgen.cli.serve", "Put an engine behind HTTP: the OpenAI API, streamed, with /metrics."),
+    "calibrate": ("loadgen.cli.calibrate", "Measure this client itself: its error and its ceiling on this machine."),
     "report": ("loadgen.cli.report", "Rebuild the HTML page of a run or a sweep from its rows."),
     "doctor": ("loadgen.cli.doctor", "Check this machine before measuring, and say how to mend what is wrong."),
     "runs": ("loadgen.cli.runs", "List run folders, or show one, rebuilt from its rows."),

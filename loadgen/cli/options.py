@@ -104,6 +104,11 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
     return from_texts({**texts, **flags}, complete)
 
 
+def closed_loads(text: str) -> str:
+    """`4,8` of --concurrency as loads of a sweep: closed:4,closed:8."""
+    return ",".join(f"closed:{part.strip()}" for part in text.split(","))
+
+
 def read_rows(table: type[Rows], given: Mapping[str, Any]) -> Rows:
     """Another table's values from a command's arguments. ValueError names the option."""
     values = {}

@@ -10,15 +10,16 @@ from loadgen.cli.options import GroupedCommand, config_options, one_line_errors,
 
 
 @click.command(cls=GroupedCommand)
-@config_options("workload", "trace", "engine", "run")
+@config_options("workload", "trace", "engine", "target", "run")
 @click.option("--dry-run", is_flag=True, help="print what would run, and stop")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 @click.pass_context
 def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Play one schedule against one engine and write a run folder with a report.
+    """Play one schedule against one engine or server and write a run folder with a report.
 
     \b
     tokenload run --engine static,batch=8 --rate 16
+    tokenload run --target http://127.0.0.1:8000/v1 --rate 4 --duration 60s
     tokenload run --clock modelled --trace conv.csv --window 25m..35m --rate 2
     """
     with one_line_errors():

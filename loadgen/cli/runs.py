@@ -62,7 +62,8 @@ def _row(folder: Path) -> dict[str, Any]:
 def _show(folder: Path, as_json: bool) -> None:
     from loadgen.cli.scorecard import print_scorecard
     from loadgen.config import from_texts
-    from results.judged import facts_of, judged
+    from results.judged import judged
+    from results.run_facts import facts_of
     from results.slo import parse_slo
     from results.store import load_run
 

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from loadgen.cli.exit_codes import exit_code
-from loadgen.cli.options import GroupedCommand, config_options, one_line_errors, read_config, read_rows
+from loadgen.cli.options import GroupedCommand, closed_loads, config_options, one_line_errors, read_config, read_rows
 from loadgen.config import SweepOptions
 
 SET_BY_POINTS = ("--rate", "--users", "--name")
 
 
 @click.command(cls=GroupedCommand)
-@config_options("workload", "trace", "engine", "run", more=SweepOptions, without=SET_BY_POINTS)
+@config_options("workload", "trace", "engine", "target", "run", more=SweepOptions, without=SET_BY_POINTS)
 @click.option("--resume", metavar="FOLDER", help="go on with a sweep that was stopped or killed")
 @click.option("--dry-run", is_flag=True, help="print what would run, and stop")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
@@ -22,7 +22,8 @@ SET_BY_POINTS = ("--rate", "--users", "--name")
 def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Run engines x loads x repeats on the same schedules, and write one report.
 
-    Without options: three ways of batching a small transformer on this CPU, at five loads.
+    Without options: three ways of batching a small transformer on this CPU, at five loads. With --target a
+    server in place of engines: --rates 1,2,4, or --concurrency 4,8,16 for closed loops.
     """
     with one_line_errors():
         from loadgen.cli.sweep_view import SweepProgress, print_sweep, print_sweep_plan, summaries, sweep_plan_lines
@@ -34,7 +35,9 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
             planned = load_sweep(Path(resume))
         else:
             chosen = read_rows(SweepOptions, given)
-            planned = plan_sweep(read_config(given, complete=False), chosen.engine, chosen.rates, chosen.repeats)
+            subjects = (*chosen.target, *(chosen.engine if given.get("engine") or not chosen.target else ()))
+            rates = closed_loads(given["concurrency"]) if given.get("concurrency") else chosen.rates
+            planned = plan_sweep(read_config(given, complete=False), subjects, rates, chosen.repeats)
         print_sweep_plan(planned)
         if dry_run:
             if as_json:

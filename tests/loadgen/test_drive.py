@@ -424,7 +424,7 @@ def test_parts_are_emitted_every_100000_rows_and_are_the_recording() -> None:
     parts: list[RecordingPart] = []
     control = Steering()
     schedule = schedule_of([45] * 6_000)
-    recording = play(schedule, engine_of(continuous(8)), control, emit=parts.append)
+    recording = play(schedule, engine_of(continuous(8), executor=Numbering()), control, emit=parts.append)
     rows = [len(part.tables["steps"]["step"]) + len(part.tables["tokens"]["step"]) for part in parts]
     longest_step_rows, steps_between_looks = 9, 256 + 1_000
     assert max(rows) <= EMIT_EVERY_ROWS + longest_step_rows * steps_between_looks

@@ -1,0 +1,88 @@
+"""In which conditions two runs differ, by what a difference means."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from results.conditions import comparability
+from results.report.plain import value_text
+from results.stamp.facts import IDENTITY
+
+Json = dict[str, Any]
+NOT_COMPARED = ("run", "during")
+"""Groups that differ from one run to the next by their nature."""
+LONGEST_TEXT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field of the stamp."""
+
+    group: str
+    field: str
+    comparability: str
+    """identity, performance or info."""
+    a: Any
+    b: Any
+
+    @property
+    def name(self) -> str:
+        """As --allow takes it."""
+        return f"{self.group}.{self.field}"
+
+    def __str__(self) -> str:
+        """`workload.rate_rps (8, 16)`."""
+        return f"{self.name} ({_short(self.a)}, {_short(self.b)})"
+
+    def to_json(self) -> Json:
+        """By name."""
+        return {"field": self.name, "a": self.a, "b": self.b}
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+    """Every field that is not the same in both stamps; a field that only one has differs."""
+    groups_a, groups_b = _groups(a), _groups(b)
+    found = []
+    for group in sorted({*groups_a, *groups_b} - set(NOT_COMPARED)):
+        fields_a, fields_b = groups_a.get(group, {}), groups_b.get(group, {})
+        for name in sorted({*fields_a, *fields_b}):
+            a_value, b_value = fields_a.get(name), fields_b.get(name)
+            if a_value != b_value:
+                found.append(Difference(group, name, comparability(group, name), a_value, b_value))
+    return found
+
+
+def together(lists: Iterable[Sequence[Difference]]) -> list[Difference]:
+    """Each field once, as it first differed."""
+    found: dict[str, Difference] = {}
+    for one in (difference for differences_ in lists for difference in differences_):
+        found.setdefault(one.name, one)
+    return list(found.values())
+
+
+def forbidden(found: Sequence[Difference], allowed: Sequence[str]) -> list[Difference]:
+    """Differences that make it another question, less those that were allowed, by GROUP.FIELD or FIELD."""
+    return [one for one in found if one.comparability == IDENTITY and not {one.name, one.field} & set(allowed)]
+
+
+def refuse(found: Sequence[Difference], allowed: Sequence[str], label_a: str, label_b: str) -> None:
+    """ValueError in one line when runs of different workloads, models or clocks would be compared."""
+    wrong = forbidden(found, allowed)
+    if wrong:
+        told = ", ".join(str(one) for one in wrong)
+        more = " ".join(f"--allow {one.name}" for one in wrong)
+        raise ValueError(f"{label_a} and {label_b} are not runs of the same thing: {told}; to compare anyway: {more}")
+
+
+def _groups(stamp: Mapping[str, Any]) -> dict[str, Json]:
+    groups = stamp.get("groups")
+    return {
+        str(name): group["fields"]
+        for name, group in (groups.items() if isinstance(groups, Mapping) else ())
+        if isinstance(group, Mapping) and isinstance(group.get("fields"), dict)
+    }
+
+
+def _short(value: Any) -> str:
+    text = "null" if value is None else value_text(value)
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

@@ -1,0 +1,119 @@
+"""A comparison in words: the same cells and sentences for the terminal, for Markdown and for JUnit."""
+
+from collections.abc import Iterator, Mapping
+from math import expm1, log
+from typing import Any
+
+from results.figures import shown
+from results.report.plain import plain
+
+Json = Mapping[str, Any]
+COLUMNS = ("", "A", "B", "B / A", "95 % interval", "p", "finding")
+LONGEST_VALUE = 60
+PERCENT = 100.0
+
+
+def title_of(document: Json, comparison: Json) -> str:
+    """`A against B: worse`."""
+    return f"{label(comparison['b'])} against {label(document['a'])}: {comparison['conclusion']}"
+
+
+def label(side: Json) -> str:
+    """A side's name, safe to show."""
+    return plain(str(side["label"]))
+
+
+def cell_title(cell: Json) -> str:
+    """Engine, load, and on how many pairs its figures stand."""
+    names = [plain(str(cell["engine"])), f"at {plain(str(cell['load']))}" if cell["load"] else ""]
+    where = " ".join(name for name in names if name)
+    pairs = f"{cell['pairs']} pair(s) of runs" + ("" if cell["same_schedules"] else " on DIFFERENT schedules")
+    return f"{where}: {pairs}" if where else pairs
+
+
+def rows(cell: Json) -> Iterator[tuple[str, ...]]:
+    """One row a headline figure, in the order of COLUMNS."""
+    for name, figure in cell["figures"].items():
+        yield (
+            figure["title"],
+            _side(name, figure["a"]),
+            _side(name, figure["b"]),
+            _centre(name, figure),
+            _interval(name, figure),
+            f"{figure['p_fraction']:.3g}" if "p_fraction" in figure else "-",
+            finding(figure),
+        )
+
+
+def finding(figure: Json) -> str:
+    """The word, and what it would take where nothing is resolved."""
+    if "p_fraction" not in figure:
+        return f"not compared: {figure['reason']}"
+    word = str(figure["word"])
+    if word == "same":
+        return f"same within {PERCENT * figure['practical_ratio']:g} %"
+    needed = figure["needed"]
+    more = f"; about {needed} pairs would" if word == "unresolved" and needed and needed > figure["pairs"] else ""
+    return f"{word}{more}"
+
+
+def remarks(comparison: Json) -> Iterator[str]:
+    """What has to be said beside the table."""
+    for one in comparison["invalid"]:
+        yield f"INVALID: {plain(str(one['run']))} of {plain(str(one['side']))}: {one['codes']}"
+    if comparison["different_conditions"]:
+        yield "different conditions: fields that should match do not (below)"
+    for cell in comparison["cells"]:
+        yield from _remarks_of(cell)
+
+
+def difference_lines(comparison: Json) -> Iterator[str]:
+    """Every difference of conditions that matters: by class, identity first."""
+    for kind in ("identity", "performance"):
+        for one in comparison["differences"][kind]:
+            yield f"{kind}: {plain(one['field'])}: {_value(one['a'])}, {_value(one['b'])}"
+
+
+def gate_line(gate: Json) -> str:
+    """`passed` or `MISSED`, the gate, and why."""
+    return f"{'passed' if gate['passed'] else 'MISSED'}: {gate['gate']} ({plain(gate['at'])}): {plain(gate['text'])}"
+
+
+def _remarks_of(cell: Json) -> Iterator[str]:
+    where = cell_title(cell)
+    unstable = [f["title"] for f in cell["figures"].values() if f["a"].get("unstable") or f["b"].get("unstable")]
+    if unstable:
+        yield f"UNSTABLE ({where}): {', '.join(unstable)} vary by more than 10 % from run to run"
+    if cell["alpha_fraction"] is None:
+        more = f"{cell['next_stage_pairs']} pairs are the fewest that can show a difference"
+        yield f"{where}: {more} (--repeats {cell['next_stage_pairs']}, or tokenload ab)"
+    for name, one in cell["requests"].items():
+        if one.get("two_modes"):
+            yield f"TWO MODES ({where}): per request the differences of {name.upper()} fall into two heaps"
+    if any(cell["unpaired"]):
+        yield f"{where}: runs without a partner on the same schedule: {cell['unpaired'][0]}, {cell['unpaired'][1]}"
+
+
+def _side(name: str, over: Json) -> str:
+    cv = over.get("run_cv")
+    return shown(name, over["value"]) + (f" (CV {PERCENT * cv:.1f} %)" if cv is not None else "")
+
+
+def _centre(name: str, figure: Json) -> str:
+    if "ratio" in figure:
+        return "-" if figure["ratio"] is None else f"{figure['ratio']:.4f}"
+    return f"{shown(name, figure['difference'])} apart"
+
+
+def _interval(name: str, figure: Json) -> str:
+    low, high = figure.get("low"), figure.get("high")
+    if low is None or high is None:
+        return "-"
+    if figure.get("ratio") is None:
+        return f"{shown(name, low)} to {shown(name, high)}"
+    return f"{PERCENT * expm1(log(low)):+.2f} % to {PERCENT * expm1(log(high)):+.2f} %"
+
+
+def _value(value: Any) -> str:
+    text = plain(str(value)).replace("\n", " ")
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"

@@ -1,0 +1,1 @@
+"""One file an API; `targets.apis.catalog` is their table."""

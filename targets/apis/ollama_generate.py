@@ -1,0 +1,29 @@
+"""Ollama's own /api/generate: a prompt continued, one line of JSON an event."""
+
+from collections.abc import Mapping, Sequence
+
+from targets.api import JSON, NDJSON, BodyOptions, Delta
+from targets.apis.asking import text_prompt
+from targets.apis.ollama_reading import ollama_body, read_line
+from targets.target import PlannedRequest
+
+
+class OllamaGenerate:
+    """The prompt goes through the model's template, unless the body says `raw`."""
+
+    name = "ollama-generate"
+    path = "/api/generate"
+    framing = NDJSON
+    models_path: str | None = "/v1/models"
+
+    def body(self, request: PlannedRequest, options: BodyOptions) -> Mapping[str, JSON]:
+        """ValueError when token ids are asked for."""
+        return ollama_body({"prompt": text_prompt(request, options, self.name)}, request, options)
+
+    def event(self, data: bytes, event_type: str) -> Delta | None:
+        """One line."""
+        return read_line(data)
+
+    def whole(self, body: bytes) -> Sequence[Delta]:
+        """A reply that was not streamed: its only line."""
+        return [read_line(body)]

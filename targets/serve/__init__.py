@@ -1,0 +1,1 @@
+"""`tokenload serve`: a stepping engine on a thread of its own, behind the OpenAI API."""

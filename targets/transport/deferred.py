@@ -1,0 +1,51 @@
+"""Reading of replies in small slices, so that what arrives meanwhile is stamped first."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Protocol
+
+SLICE_NS = 250_000
+"""After so long the loop gets its turn."""
+READS_AT_ONCE = 16
+
+
+class Readable(Protocol):
+    """Something with arrivals that have not been looked at."""
+
+    queued: bool
+
+    def read_some(self, most_reads: int) -> bool:
+        """Look at the oldest of them; True: there are more."""
+        ...
+
+
+class ReadingQueue:
+    """First come, first read."""
+
+    def __init__(self, now_ns: Callable[[], int] = perf_counter_ns) -> None:
+        """Within a running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._now_ns = now_ns
+        self._waiting: deque[Readable] = deque()
+
+    def add(self, readable: Readable) -> None:
+        """Read it soon, wholly."""
+        if readable.queued:
+            return
+        readable.queued = True
+        if not self._waiting:
+            self._loop.call_soon(self._read_slice)
+        self._waiting.append(readable)
+
+    def _read_slice(self) -> None:
+        waiting = self._waiting
+        until_ns = self._now_ns() + SLICE_NS
+        while waiting:
+            if not waiting[0].read_some(READS_AT_ONCE):
+                waiting.popleft().queued = False
+            if self._now_ns() >= until_ns:
+                break
+        if waiting:
+            self._loop.call_soon(self._read_slice)

@@ -1,0 +1,169 @@
+"""What becomes of a body's bytes: a stream's are kept with their times and read in slices, others at their end."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from targets.api import NDJSON, SSE, Api
+from targets.transport.messages import told_in
+from targets.transport.outcome import FIRST_REDIRECT
+from targets.transport.transcript import Transcript
+from targets.wire.events import EventDecoder, timed_events
+from targets.wire.head import Head
+from targets.wire.inflate import Inflate, inflater
+from targets.wire.ndjson import Lines
+from targets.wire.sse import EventStream
+
+MOST_WHOLE_BYTES = 16 << 20
+MOST_ERROR_BYTES = 65_536
+DECODERS: dict[str, Callable[[], EventDecoder]] = {SSE: EventStream, NDJSON: Lines}
+
+
+class Reading(Protocol):
+    """Takes a body's bytes as they arrive and looks at them later."""
+
+    streams: bool
+    """Whether its events come one by one."""
+    pending_bytes: int
+    """Kept, and could be looked at."""
+
+    def add(self, t_ns: int, piece: bytes) -> int:
+        """Keep them; the pending bytes now."""
+        ...
+
+    def read_some(self, most_reads: int) -> bool:
+        """Look at the oldest reads; True: there are more. ValueError when they are not what the API sends."""
+        ...
+
+    def finish(self, clean: bool) -> None:
+        """The body has ended, cleanly or not, and every read was looked at. ValueError as above."""
+
+
+class StreamReading:
+    """Events, each with the time of the read that completed it."""
+
+    __slots__ = ("_decoder", "_inflate", "_last_ns", "_pieces", "_read_id", "_times_ns", "_transcript", "pending_bytes")
+
+    streams = True
+
+    def __init__(self, transcript: Transcript, framing: str, inflate: Inflate | None) -> None:
+        """At the body's first byte."""
+        self._transcript = transcript
+        self._decoder = DECODERS[framing]()
+        self._inflate = inflate
+        self._times_ns: list[int] = []
+        self._pieces: list[bytes] = []
+        self.pending_bytes = 0
+        self._read_id = 0
+        """Of the oldest read that is kept."""
+        self._last_ns = 0
+
+    def add(self, t_ns: int, piece: bytes) -> int:
+        """Two lists and a sum: this runs for every read."""
+        self._times_ns.append(t_ns)
+        self._pieces.append(piece)
+        pending_bytes = self.pending_bytes = self.pending_bytes + len(piece)
+        return pending_bytes
+
+    def read_some(self, most_reads: int) -> bool:
+        """From the oldest on."""
+        times_ns, pieces = self._times_ns[:most_reads], self._pieces[:most_reads]
+        del self._times_ns[:most_reads], self._pieces[:most_reads]
+        self.pending_bytes -= sum(map(len, pieces))
+        if times_ns:
+            self._last_ns = times_ns[-1]
+        first_read_id = self._read_id
+        self._read_id += len(pieces)
+        if self._inflate is not None:
+            pieces = [self._inflate.feed(piece) for piece in pieces]
+        self._transcript.read(timed_events(self._decoder, times_ns, pieces, first_read_id))
+        return bool(self._pieces)
+
+    def finish(self, clean: bool) -> None:
+        """Where the framing lets the body's end complete an event, it was complete with the last read."""
+        if clean:
+            last = self._last_ns, self._read_id - 1
+            self._transcript.read((*last, data, event_type) for data, event_type in self._decoder.finish())
+
+
+class WholeReading:
+    """One document, complete with the body's last read."""
+
+    __slots__ = ("_inflate", "_kept_bytes", "_last_ns", "_pieces", "_transcript", "pending_bytes")
+
+    streams = False
+
+    def __init__(self, transcript: Transcript, inflate: Inflate | None) -> None:
+        """At the body's first byte."""
+        self._transcript = transcript
+        self._inflate = inflate
+        self.pending_bytes = 0
+        self._pieces: list[bytes] = []
+        self._kept_bytes = 0
+        self._last_ns = 0
+
+    def add(self, t_ns: int, piece: bytes) -> int:
+        """Nothing can be looked at before the end."""
+        self._kept_bytes += len(piece)
+        if self._kept_bytes <= MOST_WHOLE_BYTES:
+            self._pieces.append(piece)
+        self._last_ns = t_ns
+        return 0
+
+    def read_some(self, most_reads: int) -> bool:
+        """There is nothing yet."""
+        return False
+
+    def finish(self, clean: bool) -> None:
+        """Half a document is none."""
+        if self._kept_bytes > MOST_WHOLE_BYTES:
+            raise ValueError(f"a reply that was not streamed is longer than {MOST_WHOLE_BYTES} bytes")
+        if clean:
+            body = b"".join(self._pieces)
+            self._transcript.read_whole(self._last_ns, self._inflate.feed(body) if self._inflate else body)
+
+
+class ErrorReading:
+    """The body of an HTTP error: its beginning is enough."""
+
+    __slots__ = ("_inflate", "_kept", "_transcript", "pending_bytes")
+
+    streams = False
+
+    def __init__(self, transcript: Transcript, inflate: Inflate | None) -> None:
+        """At the body's first byte."""
+        self._transcript = transcript
+        self._inflate = inflate
+        self._kept = b""
+        self.pending_bytes = 0
+
+    def add(self, t_ns: int, piece: bytes) -> int:
+        """Up to the limit."""
+        if len(self._kept) < MOST_ERROR_BYTES:
+            self._kept = (self._kept + piece)[:MOST_ERROR_BYTES]
+        return 0
+
+    def read_some(self, most_reads: int) -> bool:
+        """There is nothing yet."""
+        return False
+
+    def finish(self, clean: bool) -> None:
+        """What there is of it says what is wrong."""
+        try:
+            body = self._inflate.feed(self._kept) if self._inflate else self._kept
+        except ValueError:
+            return
+        self._transcript.error = told_in(body) or None
+
+
+def reading_of(head: Head, api: Api, streams: bool, transcript: Transcript) -> Reading:
+    """For the body after this head. ValueError when it is compressed in a way that is not known here."""
+    encoding = head.headers.get("content-encoding", "")
+    if head.http_status >= FIRST_REDIRECT:
+        try:
+            return ErrorReading(transcript, inflater(encoding))
+        except ValueError:
+            return ErrorReading(transcript, None)
+    kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not streams or (kind == "application/json" and api.framing == SSE):
+        return WholeReading(transcript, inflater(encoding))
+    return StreamReading(transcript, api.framing, inflater(encoding))

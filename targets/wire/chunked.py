@@ -1,0 +1,105 @@
+"""The chunked transfer coding of HTTP/1.1 (RFC 9112, 7.1), cut anywhere."""
+
+import re
+
+MOST_LINE_BYTES = 8_192
+MOST_TRAILER_BYTES = 65_536
+
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
+_SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]+|[ \t]*;[^\r\n]*)?\r?")
+_PLAIN_SIZES = {form % size: size for size in range(1, 2_049) for form in (b"%x", b"%X")}
+"""Size lines as nearly all of them are, so that one look-up both checks and reads them."""
+_SIZE, _DATA, _DATA_END, _TRAILERS, _OVER = range(5)
+
+
+class ChunkedBody:
+    """A body in chunks: bytes of the wire in, bytes of the body out. What stood before a fault is never lost."""
+
+    __slots__ = ("_kept", "_left_bytes", "_state", "_trailer_bytes", "ended", "fault", "surplus")
+
+    may_end_with_connection = False
+
+    def __init__(self) -> None:
+        """At the first byte after the head."""
+        self.ended = False
+        """The last chunk and the trailers are complete, or there is a fault."""
+        self.fault: str | None = None
+        """Why the rest is no chunked body."""
+        self.surplus = False
+        """Bytes came after the end."""
+        self._state = _SIZE
+        self._kept = b""
+        self._left_bytes = 0
+        self._trailer_bytes = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes; those of the body among them."""
+        if self._state == _SIZE and not self._kept:
+            end = data.find(b"\r\n")
+            if _PLAIN_SIZES.get(data[:end]) == len(data) - end - 4 and data.endswith(b"\r\n"):
+                return data[end + 2 : -2]
+        return self._walk(data)
+
+    def _walk(self, data: bytes) -> bytes:
+        data = self._kept + data
+        self._kept = b""
+        pieces: list[bytes] = []
+        at = 0
+        while at < len(data) and not self.fault:
+            if self._state == _DATA:
+                piece = data[at : at + self._left_bytes]
+                pieces.append(piece)
+                at += len(piece)
+                self._left_bytes -= len(piece)
+                if not self._left_bytes:
+                    self._state = _DATA_END
+            elif self._state == _DATA_END:
+                at = self._pass_data_end(data, at)
+            elif self._state == _OVER:
+                self.surplus = True
+                break
+            else:
+                at = self._pass_line(data, at)
+        return b"".join(pieces)
+
+    def _pass_data_end(self, data: bytes, at: int) -> int:
+        if data.startswith(b"\r\n", at):
+            self._state = _SIZE
+        elif data[at:] == b"\r":
+            self._kept = b"\r"
+        else:
+            self._fail(f"a chunk is longer than its size says: {data[at : at + 20]!r} in place of a line's end")
+        return at + 2
+
+    def _pass_line(self, data: bytes, at: int) -> int:
+        end = data.find(b"\r\n", at)
+        if end < 0:
+            self._kept = data[at:]
+            if self._state == _SIZE and not _SIZE_LINE_BEGUN.fullmatch(self._kept):
+                self._fail(f"not the size of a chunk: {self._kept[:20]!r}")
+            elif len(self._kept) > MOST_LINE_BYTES:
+                self._fail(f"a line between chunks is longer than {MOST_LINE_BYTES} bytes")
+            return len(data)
+        line = data[at:end]
+        if self._state == _SIZE:
+            self._begin_chunk(line)
+        elif line:
+            self._trailer_bytes += len(line)
+            if self._trailer_bytes > MOST_TRAILER_BYTES:
+                self._fail(f"the trailers are longer than {MOST_TRAILER_BYTES} bytes")
+        else:
+            self._state = _OVER
+            self.ended = True
+        return end + 2
+
+    def _begin_chunk(self, line: bytes) -> None:
+        found = _SIZE_LINE.fullmatch(line)
+        if found is None or len(line) > MOST_LINE_BYTES:
+            self._fail(f"not the size of a chunk: {line[:20]!r}")
+            return
+        self._left_bytes = int(found[1], 16)
+        self._state = _DATA if self._left_bytes else _TRAILERS
+
+    def _fail(self, fault: str) -> None:
+        self.fault = fault
+        self.ended = True
