@@ -13,6 +13,12 @@ POLICIES = {
     ),
     "static-bucketed": ("engines.policies:static_bucketed", "batch=8, window=64: batches of similar lengths"),
     "continuous": ("engines.policies:continuous", "batch=8; requests join and leave after any step"),
+    "chunked": ("engines.policies:chunked", "batch=8, budget-tokens=512 a step: prompts in chunks beside decodes"),
+    "paged": (
+        "engines.policies:paged",
+        "batch=8, budget-tokens=2048, block-tokens=16, cache-tokens=N: preempts by recomputing",
+    ),
+    "shortest-first": ("engines.policies:shortest_first", "batch=8; continuous, the shortest answers first"),
 }
 
 EXECUTORS = {

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NewType
 
 from engines.engine import JSON
-from engines.executor import Batch
+from engines.executor import Batch, Mixture
 from results.slots import StepWork
 
 DurationPs = NewType("DurationPs", int)
@@ -60,6 +60,13 @@ class LinearCost:
         if work.prefill_tokens:
             return self._prefill_base_ps + self._prefill_token_ps * (work.prefill_tokens + work.padding_tokens)
         return self._decode_base_ps + self._decode_row_ps * (work.decoding_slots + work.finished_slots)
+
+    def mixed_cost_ps(self, work: StepWork, mixture: Mixture) -> int:
+        """A prefill of so many tokens, in which each row that decodes costs what it costs in a decode."""
+        rows_ps = self._decode_row_ps * work.decoding_slots
+        if not work.prefill_tokens:
+            return self._decode_base_ps + rows_ps
+        return self._prefill_base_ps + self._prefill_token_ps * work.prefill_tokens + rows_ps
 
     def decode_slope_ps(self, work: StepWork) -> tuple[int, int | None]:
         """0 for ever: a row costs the same however long its context."""

@@ -50,6 +50,31 @@ class CostModel(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Mixture:
+    """What a step reads and multiplies beside its counts, where prompts come in chunks beside decodes."""
+
+    decode_kv_tokens: int = 0
+    """Contexts of the rows that decode, the token's own included."""
+    prefill_kv_tokens: int = 0
+    """Contexts of the prompts that are computed, as far as they are when the step ends."""
+    attended_tokens: int = 0
+    """Pairs of a computed prompt token and a token it looks at, itself included."""
+
+
+@runtime_checkable
+class MixedCost(Protocol):
+    """A cost model for steps that compute chunks of prompts beside decodes."""
+
+    def mixed_cost_ps(self, work: StepWork, mixture: Mixture) -> int:
+        """Integer picoseconds, above 0."""
+        ...
+
+    def describe(self) -> Mapping[str, JSON]:
+        """Its coefficients."""
+        ...
+
+
 @runtime_checkable
 class StretchCost(Protocol):
     """A cost model that can also say how a decode's cost goes on, so that its steps can be advanced together."""

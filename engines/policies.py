@@ -88,11 +88,20 @@ class Policy:
     options: dict[str, int | str | None] = field(default_factory=dict)
     reads_rows: bool = True
     """False: join never looks at the rows' tokens, only at how many there are; long runs are then faster."""
+    budget_tokens: int | None = None
+    """Tokens that a step may compute, prompts in chunks beside decodes. None: prompts are computed by themselves."""
+    block_tokens: int | None = None
+    """With a budget: the cache is given out in blocks of so many tokens as texts grow, and rows are preempted."""
+    cache_tokens: int | None = None
+    """With a budget: how many tokens the cache holds, where the executor does not say."""
 
     def __post_init__(self) -> None:
         """ValueError without a slot."""
         if not 1 <= self.slots <= MOST_SLOTS:
             raise ValueError(f"batch={self.slots}: an engine needs at least 1 slot and at most {MOST_SLOTS}")
+        for name in ("budget_tokens", "block_tokens", "cache_tokens"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name.replace('_', '-')}=0: at least 1 token")
 
 
 def finished_rows(rows: Sequence[Row]) -> Sequence[int]:
@@ -193,3 +202,42 @@ def continuous(batch: int = 8) -> Policy:
         return _join_first_free(state)
 
     return Policy("continuous", batch, join, finished_rows, options={"batch": batch}, reads_rows=False)
+
+
+def chunked(batch: int = 8, budget_tokens: int = 512, cache_tokens: int | None = None) -> Policy:
+    """Continuous, with at most `budget_tokens` a step: decodes first, then prompts in chunks, nobody stalls for long.
+
+    Whoever joins has room in the cache for its whole answer.
+    """
+    options: dict[str, int | str | None] = {
+        "batch": batch, "budget_tokens": budget_tokens, "cache_tokens": cache_tokens,
+    }  # fmt: skip
+    return Policy(
+        "chunked", batch, _join_first_free, finished_rows, options=options, reads_rows=False,
+        budget_tokens=budget_tokens, cache_tokens=cache_tokens,
+    )  # fmt: skip
+
+
+def paged(
+    batch: int = 8, budget_tokens: int = 2048, block_tokens: int = 16, cache_tokens: int | None = None
+) -> Policy:
+    """Chunked, and the cache is given out in blocks as texts grow: more rows fit, and the last is preempted at need."""
+    options: dict[str, int | str | None] = {
+        "batch": batch, "budget_tokens": budget_tokens, "block_tokens": block_tokens, "cache_tokens": cache_tokens,
+    }  # fmt: skip
+    return Policy(
+        "paged", batch, _join_first_free, finished_rows, options=options, reads_rows=False,
+        budget_tokens=budget_tokens, block_tokens=block_tokens, cache_tokens=cache_tokens,
+    )  # fmt: skip
+
+
+def shortest_first(batch: int = 8) -> Policy:
+    """Continuous; who asks for the shortest answer joins first, and a long one may wait for ever."""
+
+    def join(state: SlotState) -> Joining:
+        if state.last_kind == "prefill" and state.running:
+            return NOBODY_YET
+        order = sorted(range(len(state.waiting)), key=lambda position: state.waiting[position].params.max_tokens)
+        return Joining(order[: state.slots - len(state.running)])
+
+    return Policy("shortest-first", batch, join, finished_rows, options={"batch": batch}, reads_rows=False)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from engines.cost import ByteCount, DurationPs, HashExecutor
 from engines.engine import JSON
+from engines.executor import Mixture
 from engines.hardware import Hardware, hardware_of
 from engines.shapes import Shape, shape_of
 from results.slots import StepWork
@@ -134,6 +135,18 @@ class Roofline:
     def cost_ps(self, work: StepWork) -> int:
         """Picoseconds of one step."""
         return self.parts(work).step_ps
+
+    def mixed_cost_ps(self, work: StepWork, mixture: Mixture) -> int:
+        """Chunks of prompts beside decodes: the weights are read once for all of them."""
+        tokens = work.prefill_tokens + work.decoding_slots
+        return Part(
+            self.weights_ps(tokens) + self.kv_token_ps * (mixture.decode_kv_tokens + mixture.prefill_kv_tokens),
+            self.decode_row_maths_ps * work.decoding_slots
+            + self.decode_kv_maths_ps * mixture.decode_kv_tokens
+            + self.prefill_token_maths_ps * work.prefill_tokens
+            + self.prefill_pair_maths_ps * mixture.attended_tokens,
+            self._overhead_ps(work.prefilling_slots + work.decoding_slots, tokens),
+        ).step_ps
 
     def decode_slope_ps(self, work: StepWork) -> tuple[int, int | None]:
         """Both laws grow with the cache; the greater rules, until the other overtakes it."""

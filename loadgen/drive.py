@@ -18,6 +18,7 @@ from loadgen.due import NEVER_NS, DueQueue, InFlight
 from loadgen.host import sample_host
 from loadgen.prompts import prompt_source
 from loadgen.recorder import Recorder
+from results.compact import Compact, compact
 from results.recording import Recording, RecordingPart, merge
 from results.schedule import Schedule
 from results.status import Status
@@ -69,6 +70,25 @@ def play_engine(
     with _no_garbage_collection():
         play.run()
     return replace(merge(schedule, play.parts), stopped_ns=play.stopped_ns)
+
+
+def play_compact(
+    schedule: Schedule,
+    engine: Engine,
+    clock: ModelledClock,
+    emit: Callable[[RecordingPart], None],
+    control: Control,
+) -> Compact:
+    """`play_engine` for very long runs in modelled time: no row is made for a token, each one's time is kept.
+
+    ValueError for an engine that does not advance many steps at once, or hands its answers back at their end.
+    """
+    if not hasattr(engine, "advance") or engine.describe().get("returns") != "stream":
+        raise ValueError("a compact run needs an engine that advances many steps at once and streams its tokens")
+    play = _Play(schedule, engine, clock, emit, control)
+    with _no_garbage_collection():
+        play.run()
+    return compact(schedule, play.parts, play.stopped_ns)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from engines.catalog import EXECUTORS, POLICIES
 from engines.cost import ByteCount, DurationPs, LinearCost
 from engines.engine import Engine
 from engines.policies import DurationNs
+from engines.paged import PagedEngine
 from engines.slots import SlotEngine
 from loadgen.units import parse_bytes, parse_duration_ns, parse_duration_ps
 from results.schedule import Schedule
@@ -53,6 +54,8 @@ def make_engine(spec: str, clock: str, schedule: Schedule | None) -> Engine:
         costs = () if billed_itself else _parameters(LinearCost)
         known = [*_parameters(builder), *_parameters(executor_builder, SUPPLIED), *costs, "executor"]
         raise ValueError(f"engine {name} has no option {next(iter(options))!r}: known are {', '.join(known)}")
+    if policy.budget_tokens is not None:
+        return PagedEngine(policy, executor, cost_model)
     return SlotEngine(policy, executor, cost_model)
 
 

@@ -19,6 +19,8 @@ from targets.target import PlannedRequest, Reply, Target
 
 DEFAULT_REQUESTS = 4
 USERS = 4
+LONGEST_NS = 60_000_000_000
+"""How long a server that has begun a warm-up request may take."""
 COLUMNS = ("request_id", "due_ns", "end_ns", "prompt_tokens", "output_tokens")
 
 
@@ -44,20 +46,25 @@ def warmup_requests(config: RunConfig, schedule: Schedule) -> list[PlannedReques
     ]
 
 
-async def warm_up(target: Target, requests: Sequence[PlannedRequest]) -> Table | None:
-    """Serve them, at most a few at a time and for a few seconds; rows with times before 0. None: no warm-up."""
+async def warm_up(target: Target, requests: Sequence[PlannedRequest]) -> tuple[Table | None, int]:
+    """Serve them, a few at a time; rows with times before 0, None without a warm-up. And how many had to be given up.
+
+    After a few seconds none is begun any more. What has been begun is waited for, since a server may go on with a
+    request that its client has given up.
+    """
     if not requests:
-        return None
+        return None, 0
     queue = list(reversed(requests))
-    until_ns = time.perf_counter_ns() + BUDGET_NS
+    begin_ns = time.perf_counter_ns()
     rows: list[tuple[Reply, int]] = []
 
     async def user() -> None:
-        while queue and time.perf_counter_ns() < until_ns:
+        while queue and time.perf_counter_ns() < begin_ns + BUDGET_NS:
             due_ns = time.perf_counter_ns()
-            rows.append((await _within(target, queue.pop(), until_ns), due_ns))
+            rows.append((await _within(target, queue.pop(), begin_ns + LONGEST_NS), due_ns))
 
     await asyncio.gather(*(user() for _ in range(USERS)))
+    given_up = sum(reply.status is Status.CANCELLED for reply, _ in rows)
     now_ns = time.perf_counter_ns()
     lengths = {request.request_id: _prompt_tokens(request) for request in requests}
     told = [
@@ -65,7 +72,7 @@ async def warm_up(target: Target, requests: Sequence[PlannedRequest]) -> Table |
         for reply, due_ns in sorted(rows, key=lambda row: row[0].request_id)
     ]
     columns = int64(np.array(told, dtype=np.int64).reshape(-1, len(COLUMNS))).T
-    return dict(zip(COLUMNS, columns, strict=True))
+    return dict(zip(COLUMNS, columns, strict=True)), given_up
 
 
 async def _within(target: Target, request: PlannedRequest, until_ns: int) -> Reply:

@@ -90,7 +90,7 @@ def curve(machine: Machine, context_tokens: int, free_cache: bool) -> list[Point
     executor = machine.executor(cache="free") if free_cache else machine.executor()
     full = decode_point(machine.executor(), MOST_ROWS, context_tokens).rows
     last = MOST_ROWS if free_cache else full
-    sizes = sorted({*(2**power for power in range(11) if 2**power <= last), *range(32, last, 32), last})
+    sizes = sorted({*(2**power for power in range(11) if 2**power <= last), *range(32, last, 32), full, last})
     return [decode_point(executor, rows, context_tokens) for rows in sizes]
 
 
@@ -217,7 +217,7 @@ CLAIMS = (
     Claim("step there", 20.58, "ms", lambda m: _read(m, MOST_ROWS).step_ps / 1e9, "reading caches is most of it"),
     Claim("throughput there", 19_628, "tok/s", lambda m: _read(m, MOST_ROWS).tokens_per_s, "the end of that curve"),
     Claim("math units busy there", 32, "%", lambda m: 100 * _read(m, MOST_ROWS).busy_share,
-          "still limited by reading"),
+          "still limited by reading; ours counts the maths of attention, too"),
     Claim("useful work of 100, 200, 300 and 1,000", 40, "%", _useful_percent, "1,600 of 4,000 slot-steps"),
     Claim("the 100-token answer is ready after", 0.5, "s", _short_answer_s, "100 steps; the page rounds to 5 ms"),
     Claim("and is handed back after", 5, "s", lambda m: _short_answer_s(m, return_="end"),

@@ -94,6 +94,8 @@ def _finished(run: RunFolder, recording: Recording, conditions: Json, control: S
     label = STOPPED.upper() if control.stops or control.reason else None
     limits = run.info["config_effective"]["slo"]
     summary, verdict = judged(recording, parse_slo(limits) if limits else None, facts_of(run.info, label))
+    if run.info.get("server"):
+        summary["server"] = run.info["server"]
     run.info["verdict"] = verdict.to_json()
     run.finish(recording, summary, STOPPED if label else COMPLETE, utc_text(datetime.now(UTC)), conditions)
     return Outcome(run.folder, summary, run.info["verdict"], bool(control.stops))

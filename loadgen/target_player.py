@@ -58,6 +58,7 @@ class TargetPlayer:
         self._watch = ServerWatch(config, self._endpoint)
         self._target: HttpTarget | None = None
         self._facts: Json = {}
+        self._left_requests = 0
         self._runner: asyncio.Runner | None = None
 
     def describe(self) -> Mapping[str, Any]:
@@ -105,7 +106,7 @@ class TargetPlayer:
         return self._run(self._warm_up())
 
     async def _warm_up(self) -> Table | None:
-        rows, _ = await asyncio.gather(warm_up(self._opened, self._warmup), self._watch.ready())
+        (rows, self._left_requests), _ = await asyncio.gather(warm_up(self._opened, self._warmup), self._watch.ready())
         return rows
 
     def play(self, folder: Path, emit: Emit, control: Steering, origin_ns: int | None = None) -> Recording:
@@ -158,6 +159,7 @@ class TargetPlayer:
         return {
             "ceiling_eps": calibrated["ceiling_events_per_s"] * self._config.processes if calibrated else None,
             "cap_requests": self._config.max_concurrency,
+            "left_in_flight_requests": self._left_requests,
             "synthetic_prompts": True,
             "speculated": server.get("speculating"),
             "slots_observed": server.get("unused_slot_fraction") is not None,

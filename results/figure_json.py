@@ -51,9 +51,9 @@ class Rate:
         return (count * NS_PER_S / self._time_ns if self._time_ns else None), NO_TIME
 
 
-def share(part: float, whole: float) -> tuple[float | None, str]:
-    """Part of a whole that may be nothing."""
-    return (part / whole if whole else None), NO_VALUES
+def share(count: float, of_rows: float) -> tuple[float | None, str]:
+    """A count as a share of a whole that may be nothing."""
+    return (count / of_rows if of_rows else None), NO_VALUES
 
 
 def with_reasons(figures: Told) -> Json:

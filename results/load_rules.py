@@ -1,12 +1,17 @@
 """Rules about the load and what may be concluded from it: overload, trends, closed loops, quantiles of too few."""
 
+import numpy as np
+
 from results.applicability import Outcome
-from results.case import BURST, CHANGING, CLOSED, NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Ruling
+from results.case import BURST, CHANGING, CLOSED, NOT_APPLICABLE, ONE_RATE, PASSED, TOO_LITTLE, Case, Ruling
+from results.intervals import independence
+from results.metrics import e2e_ns, events_of
 from results.overload import Load, LoadState, has_one_rate
 from results.samples import QUANTILES, sample_counts
 from results.stats import sample_floor
 
 QUEUE_BOUND = ("ttft_ms", "ttft_ok_ms", "e2e_ms", "norm_ms", "queue_wait_ms", "admission_wait_ms")
+QUEUE_BOUND_OF_STREAMS = ("ttft_net_ms", "ttat_ms")
 """Figures of the summary that grow with the run's length when the load outruns the engine. TPOT, gaps, throughput
 and slots do not: they are those of a saturated engine."""
 
@@ -26,7 +31,7 @@ def overloaded(case: Case) -> Ruling:
         Outcome.FAILED,
         text,
         "offer less load; its throughput stands, as the throughput at saturation",
-        dict.fromkeys(QUEUE_BOUND, text),
+        dict.fromkeys((*QUEUE_BOUND, *(QUEUE_BOUND_OF_STREAMS if case.over_wire else ())), text),
     )
 
 
@@ -62,14 +67,50 @@ def non_stationary(case: Case) -> Ruling:
 
 
 def capped(case: Case) -> Ruling:
-    """A closed loop sends no faster than it is answered: its latencies are not those of an open system."""
+    """A closed loop sends no faster than it is answered: its latencies are not those of an open system.
+
+    So does an open schedule under a cap, whose latencies count from the schedule all the same.
+    """
     if case.mode != CLOSED:
-        return PASSED
+        return _under_a_cap(case)
     return Ruling(
         Outcome.WARNED,
         f"{case.recording.schedule.origin.get('label') or 'closed loop'}: each request waits for an earlier one, so "
         "the load falls when the engine slows down",
         "use an open arrival process (--arrival poisson --rate R) to see what users at that rate would see",
+    )
+
+
+def _under_a_cap(case: Case) -> Ruling:
+    cap = case.facts.cap_requests
+    if cap is None:
+        return PASSED
+    return Ruling(
+        Outcome.WARNED,
+        f"at most {cap} requests were let into the target at a time: no open loop, and the wait for a place is in "
+        "every latency",
+        "leave out --max-concurrency to see what users at that rate would see",
+    )
+
+
+def autocorrelated(case: Case) -> Ruling:
+    """Requests tell about as much as independent ones: else an interval from this one run is too narrow."""
+    lines = case.thresholds
+    if case.mode != ONE_RATE or case.load.state is LoadState.OVERLOADED:
+        return NOT_APPLICABLE
+    latency = e2e_ns(case.recording, events_of(case.recording))[case.counted]
+    in_order = latency[np.argsort(case.recording.requests["due_ns"][case.counted], kind="stable")]
+    known = in_order[~np.isnan(in_order)]
+    if len(known) < lines.effective_requests:
+        return TOO_LITTLE
+    lags, independent = independence(known)
+    if independent >= lines.effective_fraction * len(known):
+        return PASSED
+    return Ruling(
+        Outcome.WARNED,
+        f"E2E of {len(known)} requests in a queue tell as much as {independent:.0f} independent ones (correlation with "
+        f"the next {lags[0]:.2f})",
+        "take intervals from independent runs (--repeats), not from the requests of one",
     )
 
 
@@ -87,7 +128,9 @@ def n_too_small(case: Case) -> Ruling:
 
 
 def _signs(load: Load) -> str:
+    p_latency = load.latency_p_fraction
+    rising = "" if p_latency is None else f", latencies with one of p = {p_latency:.2g}"
     return (
         f"requests in flight grew by {load.growth_ratio or 0:.3g} of the {load.arrivals_requests} arrivals, "
-        f"with a trend of p = {load.trend_p_fraction or 0:.2g}"
+        f"with a trend of p = {load.trend_p_fraction or 0:.2g}{rising}"
     )

@@ -3,7 +3,9 @@
 Q(t), the requests in flight from due to end, comes exactly from the rows. Two signs are read from it: its growth
 g as a share of the arrivals, which in a fluid queue is 1 - 1/rho above capacity and 0 below, and a rank test for
 a rising trend. Either alone is fooled by a queue that merely wanders; a slope test on latencies flags half of all
-stable runs. Judges only schedules of one rate: no bursts, no closed loops, no traces.
+stable runs. Where many requests are in flight even without a queue, Q rises while the system fills: there latencies
+must rise as well, by the same rank test on the medians of ten batches in the order of arrival. Judges only
+schedules of one rate: no bursts, no closed loops, no traces.
 """
 
 from collections.abc import Sequence
@@ -13,7 +15,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from results.columns import Int64, int64, is_null
+from results.columns import NULL, Int64, int64, is_null
+from results.metrics import failed
 from results.recording import Recording
 from results.schedule import Schedule
 from results.status import Status
@@ -21,6 +24,8 @@ from results.thresholds import Thresholds
 
 GRID = 200
 BATCHES = 10
+LATE = 1e30
+"""Longer than any latency in ns."""
 
 
 class LoadState(StrEnum):
@@ -45,6 +50,8 @@ class Load:
     """One-sided p of the Mann-Kendall test for a rising Q."""
     rho_ratio: float | None = None
     """Estimated utilisation 1 / (1 - g), when OVERLOADED."""
+    latency_p_fraction: float | None = None
+    """One-sided p of the same test for rising latencies; None: too few were in flight for it to be asked."""
 
     def to_json(self) -> dict[str, str | float | None]:
         """With the customary short names."""
@@ -53,6 +60,7 @@ class Load:
             "g": self.growth_ratio,
             "p": self.trend_p_fraction,
             "rho_hat": self.rho_ratio,
+            "p_latency": self.latency_p_fraction,
         }
 
 
@@ -74,13 +82,18 @@ def judge_load(recording: Recording, thresholds: Thresholds, stop_ns: int | None
     q = in_flight(begin_ns, end_ns, until_ns)
     growth = rise(q) / arrivals
     p = mann_kendall_p(q.reshape(BATCHES, -1).sum(axis=1).tolist())
-    state = judged(arrivals, growth, p, thresholds)
+    crowded = float(q.mean()) > thresholds.crowd_requests
+    p_latency = latency_trend_p(recording, until_ns) if crowded else None
+    state = judged(arrivals, growth, max(p, p_latency or 0.0), thresholds)
     rho = 1 / (1 - growth) if state is LoadState.OVERLOADED and growth < 1 else None
-    return Load(state, arrivals, growth, p, rho)
+    return Load(state, arrivals, growth, p, rho, p_latency)
 
 
 def judged(arrivals_requests: int, growth_ratio: float, trend_p_fraction: float, thresholds: Thresholds) -> LoadState:
-    """The bands by sample size: below the full size only a growth that no stable queue shows is called overload."""
+    """The bands by sample size: below the full size only a growth that no stable queue shows is called overload.
+
+    `trend_p_fraction`: the larger p, where two trends are asked for.
+    """
     grows = growth_ratio > thresholds.growth_fraction
     rises = trend_p_fraction < thresholds.trend_p_fraction
     if arrivals_requests < thresholds.load_requests:
@@ -105,6 +118,21 @@ def rise(q: NDArray[np.generic]) -> float:
     values = q.astype(np.float64)
     t = (np.arange(len(values)) + 0.5) / len(values) - 0.5
     return float(t @ (values - values.mean()) / (t @ t))
+
+
+def latency_trend_p(recording: Recording, until_ns: int) -> float:
+    """p of rising latencies over ten batches in the order of arrival.
+
+    What failed or never ended is slower than everything. A batch of which half is that has no finite median; such
+    batches count as slower and slower: were they a steady state, the requests in flight would not grow.
+    """
+    requests = recording.requests
+    due, end = int64(requests["due_ns"]), int64(requests["end_ns"])
+    sent = (requests["status"] != Status.NOT_DISPATCHED) & ~is_null(due) & (due <= until_ns)
+    latency = np.where(failed(recording) | (end == NULL), np.inf, (end - due).astype(np.float64))
+    in_order = latency[sent][np.argsort(due[sent], kind="stable")]
+    medians = [float(np.median(batch)) for batch in np.array_split(in_order, BATCHES) if len(batch)]
+    return mann_kendall_p([median if np.isfinite(median) else LATE * (at + 1) for at, median in enumerate(medians)])
 
 
 def mann_kendall_p(values: Sequence[float]) -> float:

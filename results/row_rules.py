@@ -79,8 +79,8 @@ def _since(case: Case) -> str:
     if found.since_ns is None:
         return "; nothing ever answered: is it the right address, and is the server up?"
     return (
-        f"; since {found.since_ns / NS_PER_S:.3f} s nothing answered any more, all {found.requests} requests due after it "
-        "failed: the server died or could not be reached"
+        f"; since {found.since_ns / NS_PER_S:.3f} s nothing answered any more, all {found.requests} requests due after "
+        "it failed: the server died or could not be reached"
     )
 
 

@@ -55,7 +55,7 @@ def _has_several_tokens(recording: Recording) -> Mask:
     """Several tokens were counted; or nobody counted, several were asked for, and the limit was reached."""
     requests = recording.requests
     uncounted = column(requests, "token_source") == CHUNKS
-    full = (requests["finish_reason"] == LENGTH) & (requests["output_tokens_asked"] > 1)
+    full = (requests["finish_reason"] == LENGTH) & (column(requests, "output_tokens_asked") > 1)
     return np.asarray((streamed_tokens(recording) > 1) | (uncounted & full))
 
 

@@ -33,7 +33,7 @@ def single_steps(steps: Table) -> Table:
     """A row for every step. Costs grow by the slope, the cache by one token for each slot that decodes."""
     n_steps = int64(steps["n_steps"])
     if (n_steps == 1).all():
-        return steps
+        return {**steps, "cost_slope_ps": np.zeros(len(n_steps), dtype=np.int64)}
     rows = np.repeat(np.arange(len(n_steps)), n_steps)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(n_steps) - n_steps, n_steps)
     single: Table = {name: values[rows] for name, values in steps.items()}
@@ -43,8 +43,8 @@ def single_steps(steps: Table) -> Table:
     single["start_ps"] = int64(steps["start_ps"])[rows] + first * within + slope * (within * (within - 1) // 2)
     single["cost_ps"] = first + slope * within
     single["cost_slope_ps"] = np.zeros(len(rows), dtype=np.int64)
-    kv_tokens = int64(steps["kv_tokens"])[rows]
-    single["kv_tokens"] = np.where(is_null(kv_tokens), kv_tokens, kv_tokens + within * int64(steps["decoding_slots"])[rows])
+    kv_tokens, grows = int64(steps["kv_tokens"])[rows], int64(steps["decoding_slots"])[rows]
+    single["kv_tokens"] = np.where(is_null(kv_tokens), kv_tokens, kv_tokens + within * grows)
     return single
 
 

@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from results import client_rules, load_rules, row_rules
-from results.applicability import CHARGED, CODES, INVALID, KINDS_OF_RUN, REAL, WITHHELD, Outcome, applies
+from results import (
+    client_rules,
+    host_rules,
+    load_rules,
+    repeat_rules,
+    row_rules,
+    sending_rules,
+    server_rules,
+    stream_rules,
+)
+from results.applicability import CODES, INVALID, KINDS_OF_RUN, WITHHELD, Outcome, applies
 from results.case import Case, Rule, Ruling, RunFacts, make_case
 from results.overload import Load
 from results.recording import Recording
@@ -29,29 +38,45 @@ OF_THE_HOST = ("HOST_CONTENTION", "CONTENDED_HOST", "GOVERNOR", "THROTTLED")
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A rule, and the kinds of run it can judge so far."""
-
-    rule: Rule
-    kinds_of_run: tuple[str, ...] = KINDS_OF_RUN
-
-
-RULES = {
-    "INCOMPLETE_FILE": Judged(row_rules.incomplete_file),
-    "SCHEDULE_HASH_MISMATCH": Judged(row_rules.schedule_hash_mismatch),
-    "LITTLE_MISMATCH": Judged(row_rules.little_mismatch),
-    "SENDS_MISSING": Judged(row_rules.sends_missing),
-    "UNFINISHED": Judged(row_rules.unfinished),
-    "FAILURES": Judged(row_rules.failures),
-    "WRONG_LENGTHS": Judged(row_rules.wrong_lengths),
-    "CLIENT_LATE": Judged(client_rules.client_late, (REAL,)),
-    "HOST_CONTENTION": Judged(client_rules.host_contention, (REAL, CHARGED)),
-    "OVERLOADED": Judged(load_rules.overloaded),
-    "N_TOO_SMALL": Judged(load_rules.n_too_small),
-    "SUSPECT_TREND": Judged(load_rules.suspect_trend),
-    "NON_STATIONARY": Judged(load_rules.non_stationary),
-    "CAPPED": Judged(load_rules.capped),
+RULES: dict[str, Rule] = {
+    "INCOMPLETE_FILE": row_rules.incomplete_file,
+    "SCHEDULE_HASH_MISMATCH": row_rules.schedule_hash_mismatch,
+    "LITTLE_MISMATCH": row_rules.little_mismatch,
+    "SENDS_MISSING": row_rules.sends_missing,
+    "UNFINISHED": row_rules.unfinished,
+    "FAILURES": row_rules.failures,
+    "RATE_LIMITED": server_rules.rate_limited,
+    "AUTH_EXPIRED": server_rules.auth_expired,
+    "PORTS_EXHAUSTED": sending_rules.ports_exhausted,
+    "WRONG_LENGTHS": row_rules.wrong_lengths,
+    "WARMUP_LEAK": repeat_rules.warmup_leak,
+    "CLOCK_SKEW": host_rules.clock_skew,
+    "CLIENT_LATE": client_rules.client_late,
+    "SCHEDULE_DRIFT": sending_rules.schedule_drift,
+    "CLIENT_SATURATED": sending_rules.client_saturated,
+    "HOST_CONTENTION": client_rules.host_contention,
+    "OVERLOADED": load_rules.overloaded,
+    "NOT_STREAMING": stream_rules.not_streaming,
+    "BUFFERED": stream_rules.buffered,
+    "CHUNKED": stream_rules.chunked,
+    "N_TOO_SMALL": load_rules.n_too_small,
+    "NO_CI": repeat_rules.no_ci,
+    "NOT_OBSERVABLE": server_rules.not_observable,
+    "SUSPECT_TREND": load_rules.suspect_trend,
+    "NON_STATIONARY": load_rules.non_stationary,
+    "CAPPED": load_rules.capped,
+    "BURSTED": sending_rules.bursted,
+    "AUTOCORRELATED": load_rules.autocorrelated,
+    "UNSTABLE": repeat_rules.unstable,
+    "WARMUP_NOT_CONVERGED": repeat_rules.warmup_not_converged,
+    "TOKEN_COUNT_MISMATCH": stream_rules.token_count_mismatch,
+    "HIDDEN_TOKENS": stream_rules.hidden_reasoning,
+    "SPECULATION_ON_RANDOM_TEXT": server_rules.speculation_on_random_text,
+    "CACHE_UNEXPECTED": server_rules.cache_unexpected,
+    "DIRTY_TREE": host_rules.dirty_tree,
+    "GOVERNOR": host_rules.governor,
+    "THROTTLED": host_rules.throttled,
+    "CONTENDED_HOST": host_rules.contended_host,
 }
 """Code -> rule, in the order in which people should read what they find."""
 
@@ -125,12 +150,7 @@ def judge(recording: Recording, facts: RunFacts) -> Verdict:
     return Verdict(
         label=_label(case, warned),
         invalid=tuple(_finding(code, ruling) for code, ruling in failed.items() if code in INVALID),
-        withheld={
-            metric: Finding(code, text, ruling.remedy)
-            for code, ruling in failed.items()
-            if code in WITHHELD
-            for metric, text in ruling.withheld.items()
-        },
+        withheld=_withheld({code: ruling for code, ruling in failed.items() if code in WITHHELD}),
         warnings=tuple(_finding(code, ruling) for code, ruling in warned.items()),
         checks={code: ruling.outcome for code, ruling in rulings.items()},
         load=case.load,
@@ -142,10 +162,17 @@ def _ruling(code: str, case: Case) -> Ruling:
     kind = case.facts.kind_of_run
     if not applies(code, kind):
         return Ruling(Outcome.NOT_APPLICABLE)
-    judged = RULES.get(code)
-    if judged is None or kind not in judged.kinds_of_run:
-        return Ruling(Outcome.NOT_YET)
-    return judged.rule(case)
+    rule = RULES.get(code)
+    return rule(case) if rule is not None else Ruling(Outcome.NOT_YET)
+
+
+def _withheld(rulings: Mapping[str, Ruling]) -> dict[str, Finding]:
+    """Of several reasons to withhold a metric the first one counts."""
+    found: dict[str, Finding] = {}
+    for code, ruling in rulings.items():
+        for metric, text in ruling.withheld.items():
+            found.setdefault(metric, Finding(code, text, ruling.remedy))
+    return found
 
 
 def _finding(code: str, ruling: Ruling) -> Finding:

@@ -4,6 +4,7 @@ Every question is a GET that need not be answered. What is not told is null, wit
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -222,7 +223,8 @@ async def _capped(content: aiohttp.StreamReader) -> bytes | None:
 def _said(error: BaseException) -> str:
     """The kind of a failure; its text may hold the address."""
     cause = getattr(error, "os_error", None) or error.__cause__ or error
-    return getattr(cause, "strerror", None) or type(cause).__name__
+    number = getattr(cause, "errno", None)
+    return os.strerror(number) if number is not None and number > 0 else type(cause).__name__
 
 
 def _tls(endpoint: Endpoint) -> ssl.SSLContext | bool:

@@ -34,7 +34,7 @@ UNITS = (
 UNITLESS = {
     # counts that are their own unit
     "slots", "steps", "requests", "rows", "tokens", "count", "users", "limit", "loop", "batch", "window", "until",
-    "copies", "columns", "usual", "least", "most", "shortest", "repeats",
+    "copies", "columns", "usual", "least", "most", "shortest", "repeats", "interval_repeats",
     # ids, seeds and indices
     "seed", "slot", "position", "number", "index", "at", "line", "layer", "first", "last", "other", "place", "i", "low",
     "high", "order", "repeat",
@@ -48,6 +48,9 @@ UNITLESS = {
     "matrices", "experts", "active_experts", "tp",
     # of statistics: counts, and values in the unit of what they are statistics of
     "pairs", "needed", "sides", "families", "freedom", "ratio", "centre", "spread", "effect", "shift", "margin", "threshold",
+    # of HTTP: codes, ports, and counts of connections, events and reads
+    "http_status", "port", "session", "connections", "prewarm", "prewarm_at_once", "peak", "connection_reused",
+    "resends", "reasoning_events", "content_reads",
     # durations whose type says the unit
     "max_wait", "decode_base", "decode_row", "prefill_base", "prefill_token",
 }  # fmt: skip

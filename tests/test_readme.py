@@ -11,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from loadgen.cli import main
+from tests.loadgen.served import serving
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 COMMANDS = [
     line
-    for block in re.findall(r"(?<!takes minutes -->\n)```sh\n(.*?)```", README, re.DOTALL)
+    for block in re.findall(r"(?<!takes minutes -->\n)(?<!needs a server -->\n)```sh\n(.*?)```", README, re.DOTALL)
     for line in block.splitlines()
     if line.startswith("tokenload ")
 ]
@@ -41,6 +42,18 @@ def test_the_example_engine_serves_every_request(tmp_path: Path) -> None:
     options = ["--clock", "modelled", "--rate", "20", "--out", str(tmp_path / "runs"), "--json"]
     result = CliRunner().invoke(main, ["run", "--engine", f"{tmp_path / 'mine.py'}:RoundRobin,slots=3", *options])
     assert json.loads(result.stdout)["requests"]["by_status"] == {"ok": 200}
+
+
+def test_the_commands_against_a_server_run(tmp_path: Path) -> None:
+    """Each command of the README that needs a server plans its run against one that we start."""
+    block = README.partition("<!-- needs a server -->\n```sh\n")[2].partition("```")[0]
+    assert len(block.splitlines()) == 3
+    with serving() as (url, _):
+        for command in block.splitlines():
+            words = shlex.split(command.replace("http://127.0.0.1:8000", url))[1:]
+            program = [sys.executable, "-c", "from loadgen.cli import main; main()", *words, "--dry-run"]
+            done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
 
 
 def test_the_two_commands_are_marked_for_ci() -> None:

@@ -12,7 +12,16 @@ from loadgen.cli.exit_codes import Exit
 from loadgen.cli.scorecard import WIDTH, plain
 from results.comparison.junit import junit, suites_of
 from results.comparison.markdown import markdown
-from results.comparison.wording import COLUMNS, cell_title, difference_lines, gate_line, remarks, rows, title_of
+from results.comparison.wording import (
+    COLUMNS,
+    cell_title,
+    difference_lines,
+    gate_line,
+    remarks,
+    request_lines,
+    rows,
+    title_of,
+)
 
 STYLES = {"better": "green", "worse": "red", "MISSED": "bold red"}
 Json = Mapping[str, Any]
@@ -27,6 +36,8 @@ def print_comparison(document: Json) -> None:
             console.print(Text(plain(gate_line(gate)), style="" if gate["passed"] else STYLES["MISSED"]))
         for cell in one["cells"]:
             console.print(_table(cell))
+            for line in request_lines(cell):
+                console.print(Text(plain(line)), soft_wrap=True)
         for line in (*remarks(one), *difference_lines(one)):
             console.print(Text(plain(line)), soft_wrap=True)
 

@@ -74,6 +74,8 @@ def _show(folder: Path, as_json: bool) -> None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder / 'run.json'} is damaged: {error}") from None
     summary, verdict = judged(found.recording, parse_slo(config.slo) if config.slo else None, facts)
+    if found.info.get("server"):
+        summary["server"] = found.info["server"]
     if as_json:
         told = {"folder": str(folder), "label": found.label, "verdict": verdict.to_json()}
         click.echo(json.dumps({**told, **summary}))

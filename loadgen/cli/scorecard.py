@@ -19,12 +19,12 @@ WIDTH = 110
 BARS = " ▁▂▃▄▅▆▇█"
 LATENCY_ROWS = (
     ("ttft_ms", "TTFT"),
-    ("tpot_ms", "TPOT (mean gap of a request)"),
+    ("tpot_ms", "TPOT (mean of a request)"),
     ("itl_ms", "ITL (each gap)"),
     ("e2e_ms", "E2E"),
-    ("norm_ms", "normalised: E2E per token"),
-    ("queue_wait_ms", "queue wait: due to hand-over"),
-    ("admission_wait_ms", "admission wait: due to slot"),
+    ("norm_ms", "E2E per token"),
+    ("queue_wait_ms", "due to hand-over"),
+    ("admission_wait_ms", "due to slot"),
 )
 SLOT_ROWS = (
     ("wasted_slot_fraction", "finished / (prefilling + decoding + finished) slot-steps"),
@@ -32,7 +32,12 @@ SLOT_ROWS = (
     ("padding_fraction", "padding / prefill rectangle"),
     ("held_back_fraction", "time with requests waiting and no step running"),
 )
-
+SERVER_ROWS = (
+    ("unused_slot_fraction", "of the server's steps: 1 - sequence-steps with a token / (steps x slots)"),
+    ("running_max", "requests that the server ran at once"),
+    ("waiting_max", "requests that waited in the server's queue"),
+    ("kv_max_fraction", "of the server's KV cache"),
+)
 
 RUN_COLUMNS = {
     "folder": "folder",
@@ -131,11 +136,13 @@ def print_scorecard(summary: dict[str, Any], verdict: dict[str, Any], label: str
     by_status = ", ".join(f"{count} {name}" for name, count in requests["by_status"].items())
     console.print(Text(f"{requests['scheduled']} scheduled, {requests['sent']} sent: {by_status or 'none'}"))
     table = Table(title="Latency, ms from the scheduled time", title_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for name in ("n", "p50", "p95", "p99", "max", "mean"):
         table.add_column(name, justify="right")
     for key, title in LATENCY_ROWS:
         figures = summary[key]
+        if "server" in summary and key == "admission_wait_ms":  # a server does not tell it
+            continue
         shown = figures.get("of_this_run") or figures
         cells = [_figure({**figures, **shown}, name) for name in ("p50", "p95", "p99", "max", "mean")]
         if "of_this_run" in figures:
@@ -152,8 +159,10 @@ def print_scorecard(summary: dict[str, Any], verdict: dict[str, Any], label: str
         table.add_row(name, _figure(rates, name), "")
     table.add_row("goodput_rps", _figure(slo, "goodput_rps"), Text(f"requests that meet {slo['limits']}"))
     table.add_row("attainment", _figure(slo, "attainment"), "of the scheduled")
-    for name, what in SLOT_ROWS:
+    for name, what in SLOT_ROWS if "server" not in summary else ():
         table.add_row(name, _figure(summary["slots"], name), what)
+    for name, what in SERVER_ROWS if "server" in summary else ():
+        table.add_row(name, _figure(summary["server"], name), Text(summary["server"]["advice"].get(name, what)))
     console.print(table)
 
 

@@ -26,7 +26,8 @@ def junit(suites: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
             else:
                 ElementTree.SubElement(case, "failure", {"message": clean(gate["text"]), "type": "gate"})
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True).decode() + "\n"
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text.decode() + "\n"
 
 
 def clean(text: str) -> str:

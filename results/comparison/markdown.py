@@ -9,6 +9,7 @@ from results.comparison.wording import (
     difference_lines,
     gate_line,
     remarks,
+    request_lines,
     rows,
     title_of,
 )
@@ -45,6 +46,8 @@ def _tables(one: Mapping[str, Any]) -> Iterator[str]:
         for row in rows(cell):
             yield f"| {' | '.join(escaped(text) for text in row)} |"
         yield ""
+        lines = [f"- {escaped(line)}" for line in request_lines(cell)]
+        yield from (*lines, "") if lines else ()
 
 
 def _details(one: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from results.report.plain import plain
 Json = Mapping[str, Any]
 COLUMNS = ("", "A", "B", "B / A", "95 % interval", "p", "finding")
 LONGEST_VALUE = 60
+BARS = " ▁▂▃▄▅▆▇█"
 PERCENT = 100.0
 
 
@@ -65,6 +66,25 @@ def remarks(comparison: Json) -> Iterator[str]:
         yield "different conditions: fields that should match do not (below)"
     for cell in comparison["cells"]:
         yield from _remarks_of(cell)
+
+
+def request_lines(cell: Json) -> Iterator[str]:
+    """Request by request, B - A: the spread, its shape, and who fared better how often."""
+    for name, one in cell["requests"].items():
+        if "reason" in one:
+            continue
+        spread = ", ".join(f"{q} {one[f'{q}_ms']:+.4g}" for q in ("p5", "p25", "p50", "p75", "p95"))
+        share = f"lower in {PERCENT * one['lower_share']:.0f} %, equal in {PERCENT * one['equal_share']:.0f} %"
+        yield f"per request, {name.upper()} of B - A in ms: {spread}; {share} of {one['n']}"
+        counts = one["histogram"]["counts"]
+        low, high = one["histogram"]["edges_ms"][0], one["histogram"]["edges_ms"][-1]
+        yield f"{low:+.4g} ms {bars(counts)} {high:+.4g} ms"
+
+
+def bars(counts: list[int]) -> str:
+    """A histogram in one line: what is there at all is seen."""
+    most = max(counts)
+    return "".join(BARS[(count * (len(BARS) - 1) + most - 1) // most] for count in counts) if most else ""
 
 
 def difference_lines(comparison: Json) -> Iterator[str]:

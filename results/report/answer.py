@@ -1,7 +1,7 @@
 """The first screen: which engine carries which rate within the SLO, and where its slots went."""
 
 from results.report.figures import Figure, amount, figure_of, percent
-from results.report.folder import Folder, Point, number_of
+from results.report.folder import Folder, Point
 from results.report.grid import (
     ATTAINMENT_SHARE,
     INVALID,
@@ -17,7 +17,9 @@ from results.report.grid import (
     role,
     telling_rate,
 )
+from results.report.load_words import BURST, CLOSED, load_text, short_load
 from results.report.plain import joined
+from results.report.server_answer import Column, server_columns, server_sentences
 from results.report.table import Cell, Heading, Row, Table, figure_cell
 from results.slots import SLOT_STATES
 
@@ -34,45 +36,66 @@ WORTH_SAYING_SHARE = 0.01
 STATES = tuple(name.removesuffix("_slots") for name in SLOT_STATES)
 
 
-def load_text(load: str) -> str:
-    """`16 req/s`, `burst`, `8 users`."""
-    return short_load(load).replace("/s", " req/s")
-
-
-def short_load(load: str) -> str:
-    """`16/s`, `burst`, `8 users`."""
-    if load.startswith("closed:"):
-        return f"{load.removeprefix('closed:')} users"
-    return load if number_of(load) is None else f"{load}/s"
-
-
 def sentences(folder: Folder) -> tuple[str, ...]:
     """The answers in words."""
-    return tuple(text for text in (_who_carries(folder), *_throughputs(folder), *_slots_went(folder)) if text)
+    found = (_who_carries(folder), *_throughputs(folder), *_slots_went(folder), *server_sentences(folder))
+    return tuple(text for text in found if text)
 
 
 def answer_table(folder: Folder) -> Table:
-    """One row an engine."""
+    """One row an engine or server."""
     busiest = busiest_load(folder) or ""
-    shown = rates(folder)
-    where = "in burst" if busiest == "burst" else f"at {load_text(busiest)}"
+    shown = judged_loads(folder)
+    where = "in burst" if busiest == BURST else f"at {load_text(busiest)}"
+    local = bool(folder.local_engines) or not folder.servers
+    of_kind = _columns(where) if local else server_columns(where.replace(" in a closed loop", ", closed"))
     headings = (
-        Heading("Engine"),
-        *((Heading("Carries up to"),) if shown else ()),
+        Heading("Engine" if local else "Server"),
+        *((Heading("Carries up to"),) if rates(folder) else ()),
         *(Heading(f"at {short_load(load)}", "attainment") for load in shown),
-        Heading("Output tok/s", where),
-        Heading("wasted_slot_fraction", where),
-        Heading("Where the slot time went", where),
+        *(heading for heading, _ in of_kind),
     )
-    rows = tuple(_row(folder, engine, shown, busiest) for engine in folder.engines)
-    caption = (
+    rows = tuple(_row(folder, engine, shown, busiest, of_kind) for engine in folder.engines)
+    return Table(_caption(folder), (), headings, rows, "answer" if local else "answer servers")
+
+
+def judged_loads(folder: Folder) -> tuple[str, ...]:
+    """The rates; and of servers the closed loops too, whose attainment says nothing about a rate."""
+    return tuple(load for load in folder.loads if load in rates(folder) or (folder.servers and load.startswith(CLOSED)))
+
+
+def _caption(folder: Folder) -> str:
+    if not folder.slo:
+        return "No SLO was asked for: nobody can say which rate is carried."
+    text = (
         f"✓: at least {percent(ATTAINMENT_SHARE)} of the scheduled requests meet {folder.slo}, the run is valid and "
         f"the queue does not grow. ?: it attains that, and stability was not judged. ✗: it does not carry the rate. "
         f"!: the run is INVALID and says nothing."
-        if folder.slo
-        else "No SLO was asked for: nobody can say which rate is carried."
     )
-    return Table(caption, (), headings, rows, "answer")
+    closed = folder.servers and any(load.startswith(CLOSED) for load in folder.loads)
+    return text + (" ○: a closed loop, which offers no rate." if closed else "")
+
+
+def _columns(where: str) -> tuple[Column, ...]:
+    """Of engines that tell their steps."""
+    return (
+        (Heading("Output tok/s", where), _output),
+        (Heading("wasted_slot_fraction", where), _wasted),
+        (Heading("Where the slot time went", where), _slot_time),
+    )
+
+
+def _output(points: tuple[Point, ...]) -> Cell:
+    return figure_cell(figure_of(points, "rates", "output_tokens_per_s"), "amount", "rates.output_tokens_per_s")
+
+
+def _wasted(points: tuple[Point, ...]) -> Cell:
+    return figure_cell(figure_of(points, "slots", "wasted_slot_fraction"), "fraction", "slots.wasted_slot_fraction")
+
+
+def _slot_time(points: tuple[Point, ...]) -> Cell:
+    shares = shares_of(points)
+    return Cell("", shares=shares) if shares else Cell("not told" if points else "missing", kind="missing")
 
 
 def shares_of(points: tuple[Point, ...]) -> tuple[tuple[str, float], ...]:
@@ -82,16 +105,11 @@ def shares_of(points: tuple[Point, ...]) -> tuple[tuple[str, float], ...]:
     return tuple((state, sum(shares[state] for shares in told) / len(told)) for state in STATES) if told else ()
 
 
-def _row(folder: Folder, engine: str, shown: tuple[str, ...], busiest: str) -> Row:
-    points = folder.at(engine, busiest)
-    tokens = figure_of(points, "rates", "output_tokens_per_s")
-    shares = shares_of(points)
+def _row(folder: Folder, engine: str, shown: tuple[str, ...], busiest: str, of_kind: tuple[Column, ...]) -> Row:
     cells = (
-        *((_up_to(folder, engine),) if shown else ()),
-        *(_attainment(carried(folder.of(engine, load))) for load in shown),
-        figure_cell(tokens, "amount", "rates.output_tokens_per_s"),
-        figure_cell(figure_of(points, "slots", "wasted_slot_fraction"), "fraction", "slots.wasted_slot_fraction"),
-        Cell("", shares=shares) if shares else Cell("not told" if points else "missing", kind="missing"),
+        *((_up_to(folder, engine),) if rates(folder) else ()),
+        *(_attainment(carried(folder.of(engine, load)), load.startswith(CLOSED)) for load in shown),
+        *(cell(folder.at(engine, busiest)) for _, cell in of_kind),
     )
     return Row(Cell(engine), cells)
 
@@ -106,8 +124,10 @@ def _up_to(folder: Folder, engine: str) -> Cell:
     return Cell(f"✓ {load_text(stable)}", note, "good")
 
 
-def _attainment(found: Carried) -> Cell:
+def _attainment(found: Carried, closed: bool) -> Cell:
     share = found.attainment_share
+    if closed and share is not None and found.answer not in (INVALID, MISSING):
+        return Cell(f"○ {percent(share)}", "closed loop", "open", repr(share), "slo.attainment")
     text = f"{MARKS[found.answer]} {percent(share)}" if share is not None else found.why
     raw = repr(share) if share is not None else ""
     return Cell(text, "" if share is None else found.why, KINDS[found.answer], raw, "slo.attainment")
@@ -133,10 +153,10 @@ def _with_share(engine: str, found: Carried) -> str:
 
 def _throughputs(folder: Folder) -> tuple[str, ...]:
     """Ratios of output tokens/s in burst, in words."""
-    if "burst" not in folder.loads:
+    if BURST not in folder.loads or not folder.local_engines:
         return ()
     figures = {
-        name: figure_of(folder.at(engine, "burst"), "rates", "output_tokens_per_s")
+        name: figure_of(folder.at(engine, BURST), "rates", "output_tokens_per_s")
         for name in ("one", "static", "continuous")
         if (engine := role(folder, name)) is not None
     }
@@ -159,7 +179,7 @@ def _slots_went(folder: Folder) -> tuple[str, ...]:
     """What is computed for nobody, and who waits behind others' prefill."""
     load = busiest_load(folder)
     parts = [text for engine in folder.engines if load is not None and (text := _losses(folder, engine, load))]
-    where = "In burst" if load == "burst" else f"At {load_text(load)}" if load else ""
+    where = "In burst" if load == BURST else f"At {load_text(load)}" if load else ""
     return (f"{where}, {'; '.join(parts)}.",) if parts else ()
 
 

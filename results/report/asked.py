@@ -14,6 +14,8 @@ DEFAULT_SLO = "ttft<=1s,tpot<=50ms"
 """Where neither config nor summary names one: that is how commands leave out their default."""
 LEFT_OUT = ("out", "name")
 """Options that say where a run's folder goes, and nothing about the run."""
+FLAG_GIVEN = "true"
+"""What the config holds of an option that takes no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,11 @@ def config_of(info: Mapping[str, Any]) -> Json:
 
 
 def engine_of(info: Mapping[str, Any]) -> str:
-    """The spec, or where it was left at its default what the engine calls itself."""
+    """The spec or a server's address, or where it was left at its default what the engine calls itself."""
     told = info.get("engine")
     itself = told if isinstance(told, dict) else {}
+    if info.get("target") == "http":
+        return str(config_of(info).get("target") or "server")
     return str(config_of(info).get("engine") or itself.get("policy") or itself.get("name") or "engine")
 
 
@@ -87,9 +91,10 @@ def limits_of(stored_summary: Json | None, *configs: Json) -> str:
 def command_of(info: Mapping[str, Any]) -> str:
     """The command line that runs this once more."""
     words = ["tokenload", "run"]
-    for key, text in sorted(config_of(info).items()):
+    for key, texts in sorted(config_of(info).items()):
         if key not in LEFT_OUT:
-            words += [f"--{key}", str(text)]
+            for text in texts if isinstance(texts, list) else [texts]:
+                words += [f"--{key}"] if text == FLAG_GIVEN else [f"--{key}", str(text)]
     return shlex.join(words)
 
 

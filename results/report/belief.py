@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from results.report.folder import COMPLETE, MISSING, UNREADABLE, Folder, Point
+from results.report.load_words import CLOSED, load_text
 from results.report.plain import joined
 from results.report.verdicts import Reason
 from results.store import INCOMPLETE
@@ -50,7 +51,8 @@ def belief_of(folder: Folder) -> Belief:
     judged = [point for point in folder.points if point.verdict.valid is not None]
     headline, kind = _headline(folder, judged)
     label = min((point.verdict.label for point in judged if point.verdict.label), key=_rank, default="")
-    suffices_for = next((one.verdict.suffices_for for one in judged if one.verdict.label == label), "")
+    worst = sorted(judged, key=lambda point: point.verdict.valid is not False)
+    suffices_for = next((one.verdict.suffices_for for one in worst if one.verdict.label == label), "")
     return Belief(
         headline=headline,
         kind=kind,
@@ -67,7 +69,8 @@ def belief_of(folder: Folder) -> Belief:
 
 def place_of(point: Point) -> str:
     """How a point is named in a sentence."""
-    return f"{point.engine} at {point.load}" + (f" (repeat {point.repeat_id + 1})" if point.repeat_id else "")
+    load = load_text(point.load) if point.load.startswith(CLOSED) else point.load
+    return f"{point.engine} at {load}" + (f" (repeat {point.repeat_id + 1})" if point.repeat_id else "")
 
 
 def _headline(folder: Folder, judged: list[Point]) -> tuple[str, str]:
@@ -91,6 +94,11 @@ def _alarms(folder: Folder) -> tuple[str, ...]:
         alarms.append(f"STOPPED: this {what} was stopped; figures are of what was recorded.")
     elif folder.status != COMPLETE:
         alarms.append(f"{INCOMPLETE}: this {what} did not come to its end; figures are of what was recorded.")
+    alarms += [
+        ("Ended early" if folder.kind == "run" else f"{place_of(point)} ended early") + f": {reason}."
+        for point in folder.points
+        if (reason := str(point.info.get("ended_early") or "").rstrip("."))
+    ]
     missing = [place_of(point) for point in folder.points if point.state == MISSING]
     if missing:
         verb = "are" if len(missing) > 1 else "is"

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from results.report.answer import load_text, short_load
 from results.report.figures import Figure, amount, figure_of, is_of_run
 from results.report.flight import Flight
 from results.report.folder import Folder, number_of
 from results.report.grid import rates
+from results.report.load_words import load_text, short_load
 from results.report.plain import chart_label, joined
 
 Json = dict[str, Any]
@@ -28,7 +28,8 @@ class Chart:
     caption: str
     data: tuple[Json, ...]
     layout: Json
-    wide: bool = False
+    rows: int = 1
+    """Pictures one above the other in it."""
 
 
 def rate_charts(folder: Folder) -> tuple[Chart, ...]:
@@ -209,7 +210,8 @@ def _throughput_caption(folder: Folder) -> str:
                 break
         else:
             told.append(f"{engine} at none of these rates")
-    line = "Dashed: what is offered, rate x mean output tokens. While an engine keeps up it delivers just that."
+    who = "an engine" if folder.local_engines or not folder.servers else "a server"
+    line = f"Dashed: what is offered, rate x mean output tokens. While {who} keeps up it delivers just that."
     return f"{line} First more than 5 % below it: {'; '.join(told)}." if rates(folder) else ""
 
 

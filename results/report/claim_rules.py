@@ -1,11 +1,11 @@
 """The rules that judge the texts' claims, each a function of the evidence. What a word means is a constant here."""
 
-from results.report.answer import short_load
 from results.report.claim_rows import block_medians_ms, decode_step_ms, most_rows, short_answers
 from results.report.claims import FAILS, HOLDS, UNJUDGED, Outcome, unjudged
 from results.report.evidence import ALIKE, BETTER, MIXED, RESOLVED_RATIO, WORSE, Evidence, loads_text, series
 from results.report.figures import amount, fraction, percent
 from results.report.grid import rates
+from results.report.load_words import short_load
 
 SHARP_RATIO = 1.2
 SLIGHT_RATIO = 1.1

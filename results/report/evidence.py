@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from results.recording import Recording
-from results.report.answer import short_load
 from results.report.figures import amount, figure_of
 from results.report.folder import Folder, recording_of
 from results.report.grid import busiest_load, role, saturating_rate
+from results.report.load_words import short_load
 from results.report.plain import joined
 
 RESOLVED_RATIO = 0.03

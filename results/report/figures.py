@@ -6,12 +6,18 @@ from typing import Any
 
 from results.report.differences import unwrapped
 from results.report.folder import Point
+from results.report.servers import calibration_of, told_by_server
 from results.report.verdicts import OVERLOADED
 
 Json = dict[str, Any]
-QUEUE_BOUND = ("ttft_ms", "ttft_ok_ms", "e2e_ms", "norm_ms", "queue_wait_ms", "admission_wait_ms")
+QUEUE_BOUND = (
+    "ttft_ms", "ttft_ok_ms", "ttft_net_ms", "ttat_ms", "e2e_ms", "norm_ms", "queue_wait_ms", "admission_wait_ms",
+    "wait_ms", "head_to_token_ms",
+)  # fmt: skip
 """Latencies that hold the queue: while it grows they grow with the length of the run."""
 FAILED_TAIL = "FAILED_TAIL"
+WITHHELD = ("NOT_STREAMING", "BUFFERED", "CHUNKED")
+"""Codes under which a metric does not mean what its name says, so that no figure of it stands anywhere."""
 WHOLE_FROM, TENTHS_FROM = 100, 10
 
 
@@ -31,13 +37,17 @@ class Figure:
 NO_ROWS = Figure(None, reason="missing")
 
 
-def figure_of(points: Sequence[Point], group: str, name: str) -> Figure:
-    """`group.name` of the summaries; null in one of them is null here, with its reason."""
-    found = [_value(point, group, name) for point in points]
+def figure_of(points: Sequence[Point], group: str, *names: str) -> Figure:
+    """`group.name` of the summaries; null in one of them is null here, with its reason.
+
+    Groups of a server that no summary holds: `wire` (its replies), `server` (what it told), `calibration`, `facts`.
+    """
+    found = [_value(point, group, *names) for point in points]
     if not found:
         return NO_ROWS
     values = [value for value, _ in found if value is not None]
-    of_run = group in QUEUE_BOUND and any(is_of_run(point) for point in points)
+    is_latency = names[-1] != "n"
+    of_run = not {group, *names}.isdisjoint(QUEUE_BOUND) and is_latency and any(is_of_run(point) for point in points)
     if len(values) < len(found):
         return Figure(None, reason=next(reason for value, reason in found if value is None), of_run=of_run)
     return Figure(sum(values) / len(values), min(values), max(values), of_run=of_run)
@@ -91,12 +101,33 @@ REASONS = {
     "NOT_ASKED": "not asked",
     "NO_TIME": "no time",
     "missing": "missing",
+    "NOT_STREAMING": "withheld: not streamed",
+    "BUFFERED": "withheld: buffered",
+    "CHUNKED": "withheld: chunked",
 }
 
 
-def _value(point: Point, group: str, name: str) -> tuple[float | None, str]:
-    figures = unwrapped((point.summary or {}).get(group) or {})
+def _value(point: Point, group: str, *names: str) -> tuple[float | None, str]:
+    *above, name = names
+    figures = unwrapped(_document(point, group))
+    for key in above:
+        inner = figures.get(key)
+        figures = inner if isinstance(inner, dict) else {}
+    code = next((one.code for metric, one in point.verdict.withheld if metric == group and one.code in WITHHELD), "")
     value = figures.get(name)
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not code:
         return float(value), ""
-    return None, str(figures.get("reasons", {}).get(name, "NO_VALUES"))
+    reasons = figures.get("reasons")
+    return None, code or str((reasons if isinstance(reasons, dict) else {}).get(name, "NO_VALUES"))
+
+
+def _document(point: Point, group: str) -> Json:
+    """The group of figures: of the summary, or of what goes with it."""
+    beside = {
+        "wire": point.wire,
+        "server": told_by_server(point.info),
+        "calibration": calibration_of(point.info),
+        "facts": point.info.get("facts"),
+    }
+    found = beside[group] if group in beside else (point.summary or {}).get(group)
+    return found if isinstance(found, dict) else {}

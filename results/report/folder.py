@@ -4,7 +4,7 @@ Rows are read, summarised and let go; what needs them again asks for `recording_
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from results.report.asked import (
 from results.report.differences import differences
 from results.report.failures import Failures, failures_of
 from results.report.judging import verdict_of
+from results.report.servers import cap_text, is_server, unlike_names
 from results.report.verdicts import NOT_JUDGED, Verdict
+from results.report.wire import End, ends_of, wire_figures
 from results.slo import parse_slo
 from results.store import INCOMPLETE, file_sha256, load_run
 from results.summary import summarise
@@ -54,6 +56,14 @@ class Point:
     verdict: Verdict = NOT_JUDGED
     faults: tuple[str, ...] = ()
     """What does not fit together in its folder, loudly shown."""
+    remote: bool = False
+    """A server was under load, and `engine` is its name."""
+    wire: Json = field(default_factory=dict)
+    """Of a server: figures of its replies that no summary holds."""
+    ends: tuple[End, ...] = ()
+    """Of a server: how its requests ended."""
+    more_ends: int = 0
+    """Ways in which requests ended that are not among `ends`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,18 @@ class Folder:
     """In the order of the page: rates as they grow, then the others."""
     points: tuple[Point, ...]
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Those of `engines` that are servers."""
+        remote = {one.engine for one in self.points if one.remote}
+        return tuple(engine for engine in self.engines if engine in remote)
+
+    @property
+    def local_engines(self) -> tuple[str, ...]:
+        """The others: engines in the process of the run, which tell their steps."""
+        remote = self.servers
+        return tuple(engine for engine in self.engines if engine not in remote)
+
     def at(self, engine: str, load: str) -> tuple[Point, ...]:
         """The repeats of one engine at one load that have rows."""
         return tuple(one for one in self.of(engine, load) if one.summary is not None)
@@ -91,7 +113,9 @@ def read_folder(folder: Path) -> Folder:
         raise ValueError(f"{folder} is no run folder and no sweep folder: it has neither run.json nor sweep.json")
     run = load_run(folder)
     load, rate_rps = load_of(run.info, run.recording.schedule)
-    point = _with_rows(Point(folder, folder.name, engine_of(run.info), load, rate_rps, 0, COMPLETE), {}, 1)
+    remote = is_server(run.info)
+    plain = Point(folder, folder.name, engine_of(run.info), load, rate_rps, 0, COMPLETE, remote=remote)
+    point = _named((_with_rows(plain, {}, 1),))[0]
     return Folder(
         kind="run",
         status=str(run.info.get("status")),
@@ -127,7 +151,9 @@ def _read_sweep(folder: Path) -> Folder:
         points = tuple(_read_point(folder, row, told) for row in rows)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder / 'sweep.json'} is damaged: {type(error).__name__}") from None
-    engines = told.get("engines") or list(dict.fromkeys(point.engine for point in points))
+    engines = list(map(str, told.get("engines") or dict.fromkeys(point.engine for point in points)))
+    names = dict(zip((point.engine for point in points), (point.engine for point in _named(points)), strict=True))
+    points = tuple(replace(point, engine=names[point.engine]) for point in points)
     loads = dict.fromkeys([*map(str, told.get("loads") or []), *(point.load for point in points)])
     versions = [str(point.info["tokenload_version"]) for point in points if point.info.get("tokenload_version")]
     return Folder(
@@ -139,7 +165,7 @@ def _read_sweep(folder: Path) -> Folder:
         version=str(told.get("tokenload_version") or next(iter(versions), "")),
         slo=next((_limits(point) for point in points if point.summary), DEFAULT_SLO),
         repeats=tuple(sorted({point.repeat_id for point in points})) or (0,),
-        engines=tuple(dict.fromkeys(map(str, engines))),
+        engines=tuple(dict.fromkeys(names.get(engine, engine) for engine in engines)),
         loads=tuple(sorted(loads, key=_order_of_loads)),
         points=points,
     )
@@ -151,7 +177,20 @@ def _limits(point: Point) -> str:
 
 def _order_of_loads(load: str) -> tuple[int, float, str]:
     rate_rps = number_of(load)
-    return (0, rate_rps, "") if rate_rps is not None else (2 if load == "burst" else 1, 0.0, load)
+    if rate_rps is not None:
+        return 0, rate_rps, ""
+    users = number_of(load.removeprefix("closed:"))
+    return (1, users, "") if users is not None else (2 if load == "burst" else 1, 0.0, load)
+
+
+def _named(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """Servers by short names in place of addresses, with the cap of a schedule that had one."""
+    remote = [point for point in points if point.remote]
+    infos = {point.engine: point.info for point in remote if point.info}
+    names = unlike_names(dict.fromkeys(point.engine for point in remote), infos)
+    caps = {engine: cap_text(config_of(info)) for engine, info in infos.items()}
+    shown = {engine: f"{name}, {caps[engine]}" if caps.get(engine) else name for engine, name in names.items()}
+    return tuple(replace(point, engine=shown[point.engine]) if point.remote else point for point in points)
 
 
 def _read_point(sweep: Path, row: Json, told: Json) -> Point:
@@ -159,7 +198,9 @@ def _read_point(sweep: Path, row: Json, told: Json) -> Point:
     rate_rps = float(row["rate_rps"]) if row.get("rate_rps") is not None else None
     repeat_id = int(row.get("repeat") or 0)
     inside = not place.is_absolute() and ".." not in place.parts
-    point = Point(sweep / place, str(place), str(row["engine"]), str(row["load"]), rate_rps, repeat_id, MISSING)
+    engine, load = str(row["engine"]), str(row["load"])
+    remote = is_server({}, engine)
+    point = Point(sweep / place, str(place), engine, load, rate_rps, repeat_id, MISSING, remote=remote)
     if not inside:
         return _unread(point, f"its folder {place} lies outside the sweep")
     if not (point.folder / "run.json").is_file():
@@ -178,13 +219,8 @@ def _with_rows(point: Point, shared_config: Json, count: int) -> Point:
     except (ValueError, OSError, KeyError, TypeError, IndexError) as error:
         text = " ".join(str(error).replace(str(point.folder), point.name).split())
         return _unread(point, f"cannot be read: {type(error).__name__}: {text}")
-    return Point(
-        folder=point.folder,
-        name=point.name,
-        engine=point.engine,
-        load=point.load,
-        rate_rps=point.rate_rps,
-        repeat_id=point.repeat_id,
+    return replace(
+        point,
         state=run.label or COMPLETE,
         info=run.info,
         conditions=conditions,
@@ -193,13 +229,17 @@ def _with_rows(point: Point, shared_config: Json, count: int) -> Point:
         failures=failures_of(run.recording),
         verdict=verdict,
         faults=(*faults, *([] if run.label == INCOMPLETE else _faults(point.folder, run.info, summary))),
+        **(_of_server(run.recording) if is_server(run.info) else {}),
     )
+
+
+def _of_server(recording: Recording) -> Json:
+    ends, more_ends = ends_of(recording)
+    return {"remote": True, "wire": wire_figures(recording), "ends": ends, "more_ends": more_ends}
 
 
 def _unread(point: Point, fault: str) -> Point:
-    return Point(
-        point.folder, point.name, point.engine, point.load, point.rate_rps, point.repeat_id, UNREADABLE, faults=(fault,)
-    )
+    return replace(point, state=UNREADABLE, faults=(fault,))
 
 
 def _faults(folder: Path, info: Json, summary: Json) -> tuple[str, ...]:

@@ -27,14 +27,15 @@
       gridcolor: "var(--line)", linecolor: "var(--muted)", tickcolor: "var(--muted)", zerolinecolor: "var(--line)",
       automargin: true, fixedrange: true,
     };
-    const titled = (given) => ({ ...axis, ...given, title: { ...given.title, font: { size: 12 }, standoff: 8 } });
+    const titled = (given) => ({ ...axis, ...given, title: { ...(given.title || {}), font: { size: 12 }, standoff: 8 } });
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false,
       font: { family: "system-ui, sans-serif", size: 11.5, color: "var(--text)" },
       margin: { l: 48, r: 8, t: 8, b: 40 }, hovermode: "closest",
       hoverlabel: { bgcolor: "var(--soft)", bordercolor: "var(--muted)", font: { color: "var(--text)" } },
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
-      ...own, xaxis: titled(own.xaxis), yaxis: titled(own.yaxis),
+      ...own,
+      ...Object.fromEntries(Object.entries(own).filter(([name]) => /^[xy]axis/.test(name)).map(([name, given]) => [name, titled(given)])),
     };
   };
 
@@ -63,5 +64,5 @@
     dark.addEventListener("change", draw);
     document.documentElement.dataset.charts = "drawn";
   };
-  start().catch(() => { document.getElementById("chart-error").hidden = false; });
+  start().catch(() => { for (const told of document.querySelectorAll(".chart-error")) told.hidden = false; });
 })();

@@ -12,10 +12,13 @@ from results.report.bundle import packed_plotly
 from results.report.charts import Chart, rate_charts
 from results.report.claim_table import judged_claims
 from results.report.folder import Folder, read_folder
-from results.report.glossary import DEFINITIONS
+from results.report.glossary import definitions
+from results.report.http_section import http_section
 from results.report.pictures import Missing, flight_charts, slot_drawings
 from results.report.plain import plain, script_json
+from results.report.recipe import recipe
 from results.report.scorecard import scorecard, slot_table
+from results.report.server_charts import server_charts
 from results.report.share_charts import share_charts
 from results.report.stamp import conditions_line, stamp
 from results.report.titles import hashes, title_of
@@ -35,8 +38,11 @@ def write_report(folder: Path) -> Path:
 def page(folder: Folder) -> str:
     """The HTML document."""
     sweep = folder.kind == "sweep"
-    charts = (*(rate_charts(folder) if sweep else ()), *flight_charts(folder))
-    shares = share_charts(folder)
+    local = bool(folder.local_engines) or not folder.servers
+    flights = flight_charts(folder) if sweep or local else ()
+    charts = (*(rate_charts(folder) if sweep else ()), *flights)
+    shares = share_charts(folder) if local else ()
+    observed = server_charts(folder)
     template = _environment().get_template("page.html.j2")
     return template.render(
         folder=folder,
@@ -45,17 +51,20 @@ def page(folder: Folder) -> str:
         sentences=sentences(folder),
         answer=answer_table(folder),
         scorecard=scorecard(folder),
-        slots=slot_table(folder),
+        slots=slot_table(folder) if local else None,
         charts=charts,
         shares=shares,
         states=STATES,
-        drawings=slot_drawings(folder),
+        drawings=slot_drawings(folder) if local else None,
+        http=http_section(folder) if folder.servers else None,
+        observed=observed,
         conditions=conditions_line(folder),
         stamp=stamp(folder),
-        claims=judged_claims(folder) if sweep else (),
+        claims=judged_claims(folder) if sweep and local else (),
         hashes=hashes(folder),
-        definitions=DEFINITIONS,
-        chart_json=_trusted(script_json({chart.id: _figure(chart) for chart in (*charts, *shares)})),
+        definitions=definitions(local, bool(folder.servers)),
+        chart_json=_trusted(script_json({chart.id: _figure(chart) for chart in (*charts, *shares, *observed)})),
+        recipe_json=_trusted(script_json(recipe(folder))),
         plotly=_trusted(packed_plotly()),
         style=_trusted((HERE / "page.css").read_text(encoding="utf-8")),
         script=_trusted((HERE / "page.js").read_text(encoding="utf-8")),

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from results.recording import Recording
-from results.report.answer import load_text
 from results.report.charts import Chart, flight_chart
 from results.report.figures import figure_of, fraction
 from results.report.flight import in_flight
 from results.report.folder import Folder, Point, recording_of
 from results.report.grid import rates, role, saturating_rate
+from results.report.load_words import load_text
 from results.report.slot_picture import slot_picture, step_at
 from results.report.slot_svg import Drawing, counts_text, draw
 
@@ -38,7 +38,7 @@ def slot_drawings(folder: Folder) -> tuple[Drawing | Missing, ...]:
 def drawn_engines(folder: Folder) -> tuple[str, ...]:
     """Static and continuous; without them, the first two engines."""
     known = [engine for name in ("static", "continuous") if (engine := role(folder, name)) is not None]
-    return tuple(known) or folder.engines[:2]
+    return tuple(known) or folder.local_engines[:2]
 
 
 def chosen_load(folder: Folder) -> str:

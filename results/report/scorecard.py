@@ -1,8 +1,9 @@
 """The scorecard: the first text's six columns for every engine and load, gaps between tokens, and the slots."""
 
-from results.report.answer import STATES, shares_of, short_load
+from results.report.answer import STATES, shares_of
 from results.report.figures import NO_ROWS, Figure, figure_of, fraction, is_overloaded, requests_of
 from results.report.folder import COMPLETE, Folder, Point
+from results.report.load_words import CLOSED, short_load
 from results.report.table import Cell, Heading, Row, Table, figure_cell
 
 Column = tuple[Heading, str, str, str]
@@ -19,6 +20,7 @@ LATENCIES: tuple[Column, ...] = (
     (Heading("Attainment", "of scheduled"), "slo", "attainment", "percent"),
 )
 GROUPS = (("The first text's six columns", 6), ("ITL, each gap", 3), ("SLO", 1))
+GROUPS_OF_SERVERS = (("Latency, throughput, goodput", 6), *GROUPS[1:])
 FRACTIONS: tuple[Column, ...] = tuple(
     (Heading(name), "slots", name, "fraction")
     for name in ("wasted_slot_fraction", "unused_slot_fraction", "padding_fraction", "held_back_fraction")
@@ -32,8 +34,16 @@ def scorecard(folder: Folder) -> Table:
         f"Latency from the scheduled arrival; goodput counts requests that meet {folder.slo or 'the SLO'}."
         f" [Brackets]: of this run of so many requests; it grows with the run's length.{note}"
     )
+    if folder.servers and not folder.local_engines:
+        headings = (Heading("Server"), *(_without_text(column[0]) for column in LATENCIES))
+        return Table(caption, GROUPS_OF_SERVERS, headings, _rows(folder, LATENCIES, folder.engines), "scorecard")
     headings = (Heading("Configuration"), *(column[0] for column in LATENCIES))
-    return Table(caption, GROUPS, headings, _rows(folder, LATENCIES), "scorecard")
+    return Table(caption, GROUPS, headings, _rows(folder, LATENCIES, folder.engines), "scorecard")
+
+
+def _without_text(heading: Heading) -> Heading:
+    """The first text is about engines that are not there."""
+    return Heading(heading.text, heading.note.partition(";")[0])
 
 
 def slot_table(folder: Folder) -> Table:
@@ -48,7 +58,7 @@ def slot_table(folder: Folder) -> Table:
         "slot was doing, weighted by the length of the steps; the six add up to 1."
     )
     groups = (("", 1), ("Fractions", len(FRACTIONS)), ("slot_time_share", len(STATES)))
-    rows = _rows(folder, FRACTIONS)
+    rows = _rows(folder, FRACTIONS, folder.local_engines)
     with_shares = []
     for row, points in zip(rows, _points_of_rows(folder), strict=True):
         shares = shares_of(points)
@@ -59,15 +69,17 @@ def slot_table(folder: Folder) -> Table:
 
 
 def _points_of_rows(folder: Folder) -> list[tuple[Point, ...]]:
-    return [folder.at(engine, load) for load in folder.loads for engine in folder.engines if folder.of(engine, load)]
+    return [
+        folder.at(engine, load) for load in folder.loads for engine in folder.local_engines if folder.of(engine, load)
+    ]
 
 
-def _rows(folder: Folder, columns: tuple[Column, ...]) -> tuple[Row, ...]:
+def _rows(folder: Folder, columns: tuple[Column, ...], engines: tuple[str, ...]) -> tuple[Row, ...]:
     """Engines within loads, so that what is to be compared stands together."""
     rows = []
     for load in folder.loads:
         starts_group = True
-        for engine in folder.engines:
+        for engine in engines:
             points = folder.of(engine, load)
             if points:
                 found = folder.at(engine, load)
@@ -92,6 +104,8 @@ def row_note(points: tuple[Point, ...], has_latencies: bool) -> str:
         notes.append(f"overloaded: {grows}")
     elif has_latencies and found[0].load == "burst":
         notes.append(f"all due at once: {grows}")
+    if has_latencies and found[0].remote and found[0].load.startswith(CLOSED):
+        notes.append("closed loop: the load falls when the server slows down")
     if any(point.verdict.valid is False for point in found):
         notes.append("INVALID: " + ", ".join(dict.fromkeys(one.code for p in found for one in p.verdict.invalid)))
     return "; ".join(notes)

@@ -42,7 +42,7 @@ def unlike_names(targets: Iterable[str], infos: Mapping[str, Mapping[str, Any]])
 def cap_text(config: Mapping[str, Any]) -> str:
     """Said with every figure of a schedule that waits for a free place: it is no open loop any more."""
     most = config.get("max-concurrency")
-    return f"capped at {most}" if most else ""
+    return f"capped at {most} in flight" if most else ""
 
 
 def told_by_server(info: Mapping[str, Any]) -> Json:

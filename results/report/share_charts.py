@@ -1,14 +1,19 @@
 """Slot time shares as Plotly figures: one picture an engine, one stacked bar a load."""
 
-from results.report.answer import STATES, load_text, shares_of, short_load
+from results.report.answer import STATES, shares_of
 from results.report.charts import Chart
 from results.report.folder import Folder
+from results.report.load_words import load_text, short_load
 from results.report.plain import chart_label
 
 
 def share_charts(folder: Folder) -> tuple[Chart, ...]:
     """Slot time shares: one picture an engine, one bar a load."""
-    return tuple(_share_chart(folder, number, engine) for number, engine in enumerate(folder.engines))
+    return tuple(
+        _share_chart(folder, number, engine)
+        for number, engine in enumerate(folder.engines)
+        if engine in folder.local_engines
+    )
 
 
 def _share_chart(folder: Folder, number: int, engine: str) -> Chart:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from results.report.figures import Figure, amount, fraction, percent, reason_text
 
-SPELLINGS = {"amount": amount, "fraction": fraction, "percent": percent}
+SPELLINGS = {"amount": amount, "fraction": fraction, "percent": percent, "whole": "{:,.0f}".format}
 
 
 @dataclass(frozen=True, slots=True)

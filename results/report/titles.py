@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from results.report.answer import load_text, short_load
 from results.report.folder import Folder, number_of
+from results.report.load_words import CLOSED, load_text
 from results.report.plain import joined
 
 NAMED_ENGINES = 4
@@ -28,7 +28,9 @@ def title_of(folder: Folder) -> str:
         return f"{folder.engines[0]} at {load_text(folder.loads[0])}"
     named = folder.engines if len(folder.engines) <= NAMED_ENGINES else (f"{len(folder.engines)} engines",)
     known = [load for load in folder.loads if number_of(load) is not None]
-    others = [short_load(load) for load in folder.loads if number_of(load) is None]
+    users = [load.removeprefix(CLOSED) for load in folder.loads if load.startswith(CLOSED)]
+    closed = f"{joined(users)} user{'s' if users != ['1'] else ''} in a closed loop" if users else ""
+    others = [closed, *(load for load in folder.loads if number_of(load) is None and not load.startswith(CLOSED))]
     span = f"{known[0]} to {known[-1]} req/s" if len(known) > 1 else "".join(map(load_text, known))
     return f"{joined(list(named))} at {joined([text for text in (span, *others) if text])}"
 

@@ -23,8 +23,9 @@ PROCESS_START = "process_start_time_seconds"
 SAME_IN_EVERY_RANK = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of processes that share one engine's batch and tell the same numbers: one of them counts."""
 
-GAUGE, RATE, COUNT, MEAN = "gauge", "rate", "count", "mean"
-"""As it stands; growth a second; growth since the first scrape; growth of NAME_sum over growth of NAME_count."""
+GAUGE, RATE, COUNT, MEAN, PRODUCT_RATE = "gauge", "rate", "count", "mean", "product_rate"
+"""As it stands; growth a second; growth since the first scrape; growth of NAME_sum over growth of NAME_count; growth a
+second of the product of the two names (a count, and an average over that count)."""
 SUM, MAX = "sum", "max"
 
 
@@ -82,8 +83,10 @@ TOLD = (
     Told("queue_time_ms", TGI, MEAN, ("tgi_request_queue_duration",), _S_TO_MS),
     Told("output_tokens_per_s", VLLM, RATE, ("vllm:generation_tokens_total",)),
     Told("output_tokens_per_s", SGLANG, RATE, ("sglang:generation_tokens_total",)),
-    # moves only when a request ends, as TGI's does
-    Told("output_tokens_per_s", LLAMACPP, RATE, ("llamacpp:tokens_predicted_total",)),
+    # its tokens_predicted_total moves only when a request ends, as TGI's does; what follows is live
+    Told(
+        "output_tokens_per_s", LLAMACPP, PRODUCT_RATE, ("llamacpp:n_decode_total", "llamacpp:n_busy_slots_per_decode")
+    ),
     Told("output_tokens_per_s", TGI, RATE, ("tgi_request_generated_tokens_sum",)),
 )
 """vLLM's `..._perc` and SGLang's token_usage are fractions of 1, whatever the name says."""

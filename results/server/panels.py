@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from results.columns import Int64
-from results.server.known import COUNT, GAUGE, MAX, MEAN, PANELS, RATE, SUM, Told, told_by
+from results.server.known import COUNT, GAUGE, MAX, MEAN, PANELS, PRODUCT_RATE, RATE, SUM, Told, told_by
 from results.server.rounds import Rounds, Server
 from results.server.table import Float64, ServerTable
 
@@ -82,6 +82,10 @@ def _told_values(rounds: Rounds, server: Server, told: Told) -> tuple[Float64, .
     """A server's values by round; of a mean the growth of its sum and of its count."""
     if told.how == MEAN:
         return _mean_parts(rounds, server, told)
+    if told.how == PRODUCT_RATE:
+        factors = [total(rounds, server, name) for name in told.names if rounds.find(server, name)]
+        times_ns = rounds.times_ns(server)
+        return (_per_second(factors[0] * factors[1], times_ns),) if len(factors) == len(told.names) else None
     found = next((name for name in told.names if rounds.find(server, name)), None)
     if found is None:
         return None

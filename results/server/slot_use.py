@@ -81,6 +81,8 @@ def _llamacpp(window: ServerWindow, slots: int | None) -> SlotUse:
     told = _llamacpp_slots(window) or slots
     if not told:
         raise NotObservableError("it does not tell /props or /slots: pass --slots N (its --parallel)")
+    if not window.has("llamacpp:n_decode_total"):
+        raise NotObservableError("its /metrics tells no n_decode_total: start llama.cpp with --metrics")
     steps, means = window.ends("llamacpp:n_decode_total"), _means(window)
     if steps.keys() != means.keys():
         raise NotObservableError("n_busy_slots_per_decode does not go with n_decode_total")

@@ -7,13 +7,13 @@ from targets.api import BodyOptions
 from targets.target import PlannedRequest
 
 JSON = Any
-TAKE_TOKENS = "openai-completions and llamacpp"
+TAKE_TOKENS = "openai-completions or llamacpp"
 
 
 def text_prompt(request: PlannedRequest, options: BodyOptions, name: str) -> str:
     """The prompt for an API that takes text. ValueError when token ids are asked for."""
     if options.token_prompts:
-        raise ValueError(f"{name} takes text, not token ids: send token ids through {TAKE_TOKENS}, or send text")
+        raise ValueError(f"{name} takes text, not token ids: give --prompt-as text, or --api {TAKE_TOKENS}")
     return request.prompt_text
 
 
@@ -22,7 +22,7 @@ def any_prompt(request: PlannedRequest, options: BodyOptions) -> str | list[int]
     if not options.token_prompts:
         return request.prompt_text
     if request.prompt_token_ids is None:
-        raise ValueError(f"request {request.request_id} has no token ids: this workload is text, send it as text")
+        raise ValueError(f"request {request.request_id} has no token ids, only a text: give --prompt-as text")
     return [int(token_id) for token_id in request.prompt_token_ids]
 
 

@@ -68,4 +68,4 @@ def _check(api: Any, spec: str) -> None:
         raise ValueError(f"API {spec} has path {api.path!r}: write one that starts with /")
     for name in METHODS:
         if not callable(getattr(api, name)):
-            raise ValueError(f"API {spec} has a {name} that is no method: see targets.api.Api")
+            raise ValueError(f"API {spec}: {name} is no method, see targets.api.Api")

@@ -43,9 +43,9 @@ class Repeated:
                 return Delta(text, False, None, None, None, None, known.reply_id)
         return self._read(data)
 
-    def _meet(self, frame: bytes, start: int) -> None:
-        """Remember what stands around a text when it is seen for the second time."""
-        if len(frame) > LONGEST_FRAME_BYTES or not frame.startswith(self._mark, start - self._mark_bytes):
+    def _meet(self, frame: bytes, at: int) -> None:
+        """Remember what stands around a text when it is seen for the second time; the text goes in at `at`."""
+        if len(frame) > LONGEST_FRAME_BYTES or not frame.startswith(self._mark, at - self._mark_bytes):
             return
         if frame not in self._seen:
             _make_room(self._seen)
@@ -53,7 +53,7 @@ class Repeated:
             return
         self._seen.discard(frame)
         try:
-            delta = self._read(frame[:start] + PROBE.encode() + frame[start:])
+            delta = self._read(frame[:at] + PROBE.encode() + frame[at:])
         except ValueError:
             return
         if delta is not None and delta == Delta(PROBE, reply_id=delta.reply_id):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import ssl
 import time
 from dataclasses import dataclass
@@ -141,9 +142,11 @@ def _named(error: Exception) -> str:
     """What happened, in words that cannot hold a secret."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return "TLS failed"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the host's name is not known"
     system = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(system, OSError) and system.strerror:
-        return system.strerror.lower()
+    if isinstance(system, OSError) and system.errno:
+        return os.strerror(system.errno).lower()
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "connection closed without an answer"
     return type(error).__name__

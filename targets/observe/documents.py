@@ -3,6 +3,7 @@
 llama.cpp's `/slots` and `/props`, SGLang's `/get_server_info` and vLLM's `/load`.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,9 +62,9 @@ def _numbers(prefix: str, fields: dict[str, Any], labels: dict[str, str]) -> Ite
 
 
 def _float(value: float) -> float | None:
-    """Numbers of JSON can be larger than any double."""
+    """Numbers of JSON can be larger than any double, and Python reads NaN in it."""
     try:
-        return float(value)
+        return float(value) if math.isfinite(value) else None
     except OverflowError:
         return None
 

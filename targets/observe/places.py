@@ -38,7 +38,7 @@ def metrics_urls_of(base_url: str) -> tuple[str, ...]:
 
     What else a server has is asked once its metrics show which kind it is.
     """
-    parts = urlsplit(base_url)
+    parts = urlsplit(_over_http(base_url))
     root = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
     return tuple(urlunsplit((parts.scheme, parts.netloc, f"{root}/{name}", "", "")) for name in AT_FIRST)
 
@@ -97,5 +97,10 @@ def shown(url: str) -> str:
 
 def origin(url: str) -> tuple[str, str, int | None]:
     """Scheme, host and port: to other origins no header of the target's goes."""
-    parts = urlsplit(url)
+    parts = urlsplit(_over_http(url))
     return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _over_http(url: str) -> str:
+    """What is asked through a unix socket is asked of localhost, as the target's requests are."""
+    return "http://localhost" if url.startswith("unix:") else url

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from results.server.names import STREAM_ENDING
-from targets.observe.order import STOP, Order
+from targets.observe.order import PERIOD_S, STOP, Order
 from targets.observe.places import check_urls
 
 FIRST_WITHIN_S = 2.0
@@ -36,6 +36,7 @@ class ServerScrape:
     verify_tls: bool = True
     ca_file: Path | None = None
     unix_socket: Path | None = None
+    period_s: float = PERIOD_S
     silent: tuple[str, ...] = ()
     """After `first_scrape`: the places that told nothing, each with the reason."""
     _process: "subprocess.Popen[bytes] | None" = None
@@ -57,15 +58,15 @@ class ServerScrape:
         """Wait for its first round, 2 s at most; the places that told nothing."""
         return await asyncio.to_thread(self.wait_for_first)
 
-    def wait_for_first(self) -> tuple[str, ...]:
+    def wait_for_first(self, within_s: float = FIRST_WITHIN_S) -> tuple[str, ...]:
         """The same, blocking."""
         process = self._process
         if process is not None and process.stdout is not None:
-            line = _line_within(process.stdout, FIRST_WITHIN_S)
+            line = _line_within(process.stdout, within_s)
             if line:
                 self.silent = tuple(json.loads(line)["silent"])
             else:
-                self.silent = (f"the metrics were not read within {FIRST_WITHIN_S:g} s",)
+                self.silent = (f"the metrics were not read within {within_s:g} s",)
         return self.silent
 
     def start_run(self, t0_ns: int) -> None:
@@ -96,6 +97,7 @@ class ServerScrape:
             verify_tls=self.verify_tls,
             ca_file=None if self.ca_file is None else str(self.ca_file),
             unix_socket=None if self.unix_socket is None else str(self.unix_socket),
+            period_s=self.period_s,
         )
 
     def _path(self) -> Path:

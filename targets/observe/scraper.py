@@ -19,7 +19,7 @@ from targets.observe.rows import MOST_ROWS, RowStream, read_answer, rows_of, sta
 
 NS_PER_S = 1_000_000_000
 POLITE = 5
-"""How far behind the client it stands in the queue for a processor."""
+"""How far behind the client it stands in the queue for a processor, once the first round is done."""
 LONGEST_ORDER_BYTES = 2**20
 Told = tuple[Answer, Page | None]
 KIND_MARKS = {"llamacpp:": "llamacpp", "vllm:": "vllm", "sglang:": "sglang"}
@@ -105,6 +105,7 @@ async def scrape(order: Order, reader: asyncio.StreamReader, stream: RowStream) 
         told = await rounds.first()
         _say({"silent": [f"{answer.place.shown}: {answer.reason}" for answer, page in told if page is None]})
         rounds.write(told)
+        os.nice(POLITE)
         while (line := await _line(reader, timetable.next_ns)) != STOP:
             if line is None and os.getppid() == order.parent_id:
                 await rounds.again()
@@ -165,5 +166,4 @@ async def _load(stream: RowStream) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(POLITE)
     asyncio.run(_main())

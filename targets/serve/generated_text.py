@@ -86,6 +86,6 @@ class GeneratedText:
             0,
         )
 
-    def _release(self, characters: int) -> str:
-        text, self._held = self._held[:characters], self._held[characters:]
+    def _release(self, count: int) -> str:
+        text, self._held = self._held[:count], self._held[count:]
         return text

@@ -8,7 +8,8 @@ from typing import Protocol
 
 SLICE_NS = 250_000
 """After so long the loop gets its turn."""
-READS_AT_ONCE = 16
+READS_AT_ONCE = 64
+"""Fewer make a slice shorter, and each read dearer."""
 
 
 class Readable(Protocol):
@@ -16,7 +17,7 @@ class Readable(Protocol):
 
     queued: bool
 
-    def read_some(self, most_reads: int) -> bool:
+    def read_some(self, most: int) -> bool:
         """Look at the oldest of them; True: there are more."""
         ...
 

@@ -34,8 +34,9 @@ class Dialler:
                 return
             try:
                 self._addresses = await _addresses(self._endpoint)
-            except OSError as error:
-                self._failure = OSError(f"the name {self._endpoint.host!r} cannot be resolved ({error.strerror})")
+            except (OSError, UnicodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is no name"
+                self._failure = OSError(f"the name {self._endpoint.host!r} cannot be resolved ({why})")
                 raise self._failure from None
 
     async def dial(self, on_free: Notice, on_lost: Notice) -> Connection:

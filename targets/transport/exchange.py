@@ -161,10 +161,10 @@ class Exchange:
 
     # reading
 
-    def read_some(self, most_reads: int) -> bool:
+    def read_some(self, most: int) -> bool:
         """Of what is pending; True: there is more. At the end of an exchange that is over, its Reply is settled."""
         try:
-            if self._reading is not None and self._reading.read_some(most_reads):
+            if self._reading is not None and self._reading.read_some(most):
                 return True
             if self.over and self._reading is not None:
                 self._reading.finish(self._body is not None and self._body.ended and self._body.fault is None)

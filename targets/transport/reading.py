@@ -1,13 +1,14 @@
 """What becomes of a body's bytes: a stream's are kept with their times and read in slices, others at their end."""
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Protocol
 
 from targets.api import NDJSON, SSE, Api
 from targets.transport.messages import told_in
 from targets.transport.outcome import FIRST_REDIRECT
 from targets.transport.transcript import Transcript
-from targets.wire.events import EventDecoder, timed_events
+from targets.wire.events import DEFAULT_TYPE, EventDecoder, TimedEvents, timed_events
 from targets.wire.head import Head
 from targets.wire.inflate import Inflate, inflater
 from targets.wire.ndjson import Lines
@@ -30,7 +31,7 @@ class Reading(Protocol):
         """Keep them; the pending bytes now."""
         ...
 
-    def read_some(self, most_reads: int) -> bool:
+    def read_some(self, most: int) -> bool:
         """Look at the oldest reads; True: there are more. ValueError when they are not what the API sends."""
         ...
 
@@ -64,10 +65,10 @@ class StreamReading:
         pending_bytes = self.pending_bytes = self.pending_bytes + len(piece)
         return pending_bytes
 
-    def read_some(self, most_reads: int) -> bool:
+    def read_some(self, most: int) -> bool:
         """From the oldest on."""
-        times_ns, pieces = self._times_ns[:most_reads], self._pieces[:most_reads]
-        del self._times_ns[:most_reads], self._pieces[:most_reads]
+        times_ns, pieces = self._times_ns[:most], self._pieces[:most]
+        del self._times_ns[:most], self._pieces[:most]
         self.pending_bytes -= sum(map(len, pieces))
         if times_ns:
             self._last_ns = times_ns[-1]
@@ -81,8 +82,9 @@ class StreamReading:
     def finish(self, clean: bool) -> None:
         """Where the framing lets the body's end complete an event, it was complete with the last read."""
         if clean:
-            last = self._last_ns, self._read_id - 1
-            self._transcript.read((*last, data, event_type) for data, event_type in self._decoder.finish())
+            data = [data for data, _ in self._decoder.finish()]
+            last = repeat(self._last_ns), repeat(self._read_id - 1)
+            self._transcript.read(TimedEvents(*last, data, repeat(DEFAULT_TYPE)))
 
 
 class WholeReading:
@@ -109,7 +111,7 @@ class WholeReading:
         self._last_ns = t_ns
         return 0
 
-    def read_some(self, most_reads: int) -> bool:
+    def read_some(self, most: int) -> bool:
         """There is nothing yet."""
         return False
 
@@ -142,7 +144,7 @@ class ErrorReading:
             self._kept = (self._kept + piece)[:MOST_ERROR_BYTES]
         return 0
 
-    def read_some(self, most_reads: int) -> bool:
+    def read_some(self, most: int) -> bool:
         """There is nothing yet."""
         return False
 

@@ -2,11 +2,12 @@
 
 from array import array
 from collections.abc import Iterable
+from itertools import repeat
 
 from results.columns import NULL
 from targets.api import Api, Delta, Usage
 from targets.target import Reply
-from targets.wire.events import TimedEvent
+from targets.wire.events import TimedEvents
 
 _USAGE_FIELDS = (
     ("told_output_tokens", "output_tokens"),
@@ -19,7 +20,7 @@ _USAGE_FIELDS = (
 class Transcript:
     """Knows the API's events, not how they arrived."""
 
-    __slots__ = ("_api", "_last_read_id", "_texts", "error", "marked_end", "reply")
+    __slots__ = ("_api", "_lacks_id", "_last_read_id", "_texts", "_watches_tokens", "error", "marked_end", "reply")
 
     def __init__(self, reply: Reply, api: Api) -> None:
         """At the first event."""
@@ -31,64 +32,81 @@ class Transcript:
         self._api = api
         self._texts: list[str] = []
         self._last_read_id = NULL
+        self._lacks_id = True
+        self._watches_tokens = True
+        """The first of the answer has not come, or tokens are counted: once any event tells, all are."""
 
     @property
     def complete(self) -> bool:
         """Whether the last token is known: after the end marker, or with a reason to finish."""
         return self.marked_end or self.reply.finish_reason is not None
 
-    def read(self, events: Iterable[TimedEvent]) -> None:
+    def read(self, events: TimedEvents) -> None:
         """The next events. ValueError when one is not what the API sends; those before it are kept."""
-        parse = self._api.event
-        self._take((t_ns, read_id, parse(data, kind)) for t_ns, read_id, data, kind in events if data)
+        self._take(events.t_ns, events.read_ids, map(self._api.event, events.data, events.types))
 
     def read_whole(self, t_ns: int, body: bytes) -> None:
         """A reply that came as one document. ValueError when it is not what the API sends."""
-        self._take((t_ns, 0, delta) for delta in self._api.whole(body))
+        self._take(repeat(t_ns), repeat(0), self._api.whole(body))
 
-    def _take(self, deltas: Iterable[tuple[int, int, Delta | None]]) -> None:
+    def _take(self, t_ns: Iterable[int], read_ids: Iterable[int], deltas: Iterable[Delta | None]) -> None:
         """Up to the end marker; what follows that is not looked at."""
         if self.marked_end:
             return
-        reply = self.reply
         texts: list[str] = []
         times_ns: list[int] = []
+        token_read_ids: list[int] = []
         try:
-            for t_ns, read_id, delta in deltas:
+            for arrived_ns, read_id, delta in zip(t_ns, read_ids, deltas, strict=False):
                 if delta is None:
                     self.marked_end = True
                     break
-                if delta.text:
-                    texts.append(delta.text)
-                    times_ns.append(t_ns)
-                    if read_id != self._last_read_id:
-                        self._last_read_id = read_id
-                        reply.content_reads += 1
-                    if delta.reasoning:
-                        reply.reasoning_events += 1
-                    elif reply.answer_ns == NULL:
-                        reply.answer_ns = t_ns
-                    if delta.tokens is not None or reply.event_tokens is not None:
-                        self._count(delta.tokens, len(times_ns))
-                self._note(delta)
+                text = delta.text
+                if text:
+                    texts.append(text)
+                    times_ns.append(arrived_ns)
+                    token_read_ids.append(read_id)
+                    if self._watches_tokens or delta.reasoning or delta.tokens is not None:
+                        self._bear(delta, arrived_ns, len(times_ns))
+                if (
+                    delta.finish_reason is not None
+                    or delta.usage is not None
+                    or delta.error is not None
+                    or self._lacks_id
+                ):
+                    self._note(delta)
         finally:
-            reply.event_t_ns.extend(times_ns)
+            self._keep(texts, times_ns, token_read_ids)
+
+    def _keep(self, texts: list[str], times_ns: list[int], token_read_ids: list[int]) -> None:
+        """What these events bore; a read that the last ones were in already is not counted twice."""
+        if times_ns:
+            self.reply.event_t_ns.extend(times_ns)
+            self.reply.content_reads += len(set(token_read_ids)) - (token_read_ids[0] == self._last_read_id)
+            self._last_read_id = token_read_ids[-1]
             self._texts.append("".join(texts))
 
     def close(self) -> None:
         """Nothing more comes."""
         self.reply.text = "".join(self._texts)
 
-    def _count(self, told_tokens: int | None, events_now: int) -> None:
-        """Once an event has told its tokens, all are counted; those that do not tell are taken as one."""
+    def _bear(self, delta: Delta, t_ns: int, count: int) -> None:
+        """A token-bearing event that is not like the one before it, or where tokens are counted."""
         reply = self.reply
-        if reply.event_tokens is None:
-            reply.event_tokens = array("q", [1]) * (len(reply.event_t_ns) + events_now - 1)
-        reply.event_tokens.append(1 if told_tokens is None else told_tokens)
+        if delta.reasoning:
+            reply.reasoning_events += 1
+        elif reply.answer_ns == NULL:
+            reply.answer_ns = t_ns
+        if delta.tokens is not None and reply.event_tokens is None:
+            reply.event_tokens = array("q", [1]) * (len(reply.event_t_ns) + count - 1)
+        if reply.event_tokens is not None:
+            reply.event_tokens.append(1 if delta.tokens is None else delta.tokens)
+        self._watches_tokens = reply.event_tokens is not None or reply.answer_ns == NULL
 
     def _note(self, delta: Delta) -> None:
-        if self.reply.reply_id is None:
+        if self._lacks_id:
             self.reply.reply_id = delta.reply_id
+            self._lacks_id = delta.reply_id is None
         if delta.error is not None and self.error is None:
             self.error = delta.error
         if delta.finish_reason is not None:

@@ -1,12 +1,12 @@
 """What all decoders of events have in common, and when each event was complete."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Protocol
 
 Event = tuple[bytes, str]
 """Its data and its type."""
-TimedEvent = tuple[int, int, bytes, str]
-"""When the read that completed it arrived, the number of that read, and the event."""
 DEFAULT_TYPE = "message"
 MOST_EVENT_BYTES = 16 << 20
 
@@ -18,18 +18,49 @@ class EventDecoder(Protocol):
         """The events that these bytes complete. ValueError when one is too long to be kept."""
         ...
 
+    def one_each(self, bodies: Sequence[bytes]) -> Sequence[bytes] | None:
+        """As `feed` of one after another, where each is exactly one event of the usual type with data: the data.
+
+        None: they are not known to be, and nothing was taken. This is how nearly all streams come, and all of them
+        are checked in a few passes over the joined bytes.
+        """
+        ...
+
     def finish(self) -> Sequence[Event]:
         """The events that the body's clean end completes."""
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TimedEvents:
+    """Columns of events, one entry each."""
+
+    t_ns: Iterable[int]
+    """When the read that completed it arrived."""
+    read_ids: Iterable[int]
+    """The number of that read."""
+    data: Iterable[bytes]
+    types: Iterable[str]
+
+
+NO_EVENTS = TimedEvents((), (), (), ())
+
+
 def timed_events(
     decoder: EventDecoder, times_ns: Sequence[int], bodies: Sequence[bytes], first_read_id: int
-) -> Iterator[TimedEvent]:
-    """The events of these reads, each with the arrival of the read that completed it; reads are numbered on."""
+) -> TimedEvents:
+    """The events of these reads, each with the arrival of the read that completed it; reads are numbered on.
+
+    Events without data bear nothing and are left out.
+    """
+    plain = decoder.one_each(bodies)
+    if plain is not None:
+        return TimedEvents(times_ns, range(first_read_id, first_read_id + len(plain)), plain, repeat(DEFAULT_TYPE))
     feed = decoder.feed
-    read_id = first_read_id
-    for t_ns, body in zip(times_ns, bodies, strict=True):
-        for data, event_type in feed(body):
-            yield t_ns, read_id, data, event_type
-        read_id += 1
+    rows = [
+        (t_ns, read_id, data, event_type)
+        for read_id, (t_ns, body) in enumerate(zip(times_ns, bodies, strict=True), first_read_id)
+        for data, event_type in feed(body)
+        if data
+    ]
+    return TimedEvents(*zip(*rows, strict=True)) if rows else NO_EVENTS

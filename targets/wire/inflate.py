@@ -2,7 +2,7 @@
 
 import zlib
 
-MOST_INFLATED_BYTES = 256 << 20
+MOST_INFLATED_BYTES = 64 << 20
 ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 
 

@@ -3,10 +3,14 @@
 Data stays bytes: lines end in ASCII, so a character of UTF-8 is never cut by them.
 """
 
+from collections.abc import Sequence
+
 from targets.wire.events import DEFAULT_TYPE, MOST_EVENT_BYTES, Event
 
 _BOM = b"\xef\xbb\xbf"
 _COLON = ord(":")
+_FIELD, _END = b"data: ", b"\n\n"
+"""What stands around the data of most events."""
 
 
 class EventStream:
@@ -30,27 +34,37 @@ class EventStream:
 
     def feed(self, body: bytes) -> list[Event]:
         """The events that these bytes complete. ValueError when one is longer than can be kept."""
-        if (
-            self._between_events
-            and body.startswith(b"data: ")
-            and body.find(b"\n") == len(body) - 2
-            and body.endswith(b"\n")
-            and b"\r" not in body
-        ):
-            return [(body[6:-2], DEFAULT_TYPE)]
-        return self._walk(body)
+        if self._between_events and body.startswith(_FIELD) and body.endswith(_END) and b"\r" not in body:
+            data = body[len(_FIELD) : -len(_END)]
+            if b"\n" not in data:
+                return [(data, DEFAULT_TYPE)]
+        body = self._after_start(body)
+        if self._skips_newline and body:
+            self._skips_newline = False
+            body = body.removeprefix(b"\n")
+        return self._walk(body) if body else []
+
+    def one_each(self, bodies: Sequence[bytes]) -> list[bytes] | None:
+        """Where each is `data: `, one line of data and the empty line."""
+        if not self._between_events and not (self._at_start and not self._kept):
+            return None
+        joined = b"".join(bodies)
+        if not joined.startswith(_FIELD) or not joined.endswith(_END) or b"\r" in joined:
+            return None
+        data = joined[len(_FIELD) : -len(_END)].split(_END + _FIELD)
+        around = len(_FIELD) + len(_END)
+        if [len(one) + around for one in data] != list(map(len, bodies)) or joined.count(b"\n") != 2 * len(data):
+            return None
+        if b"" in data:
+            return None
+        self._at_start, self._between_events = False, True
+        return data
 
     def finish(self) -> list[Event]:
         """None: what has no empty line after it is dropped."""
         return []
 
     def _walk(self, body: bytes) -> list[Event]:
-        body = self._after_start(body)
-        if self._skips_newline and body:
-            self._skips_newline = False
-            body = body.removeprefix(b"\n")
-        if not body:
-            return []
         lines = body.splitlines()
         ended = body.endswith((b"\n", b"\r"))
         self._skips_newline = body.endswith(b"\r")

@@ -15,7 +15,7 @@ class Messages:
 
     def body(self, request, options):
         if options.token_prompts:
-            raise ValueError("messages takes text, not token ids: leave out --prompt-as ids")
+            raise ValueError("messages takes text, not token ids: give --prompt-as text")
         message = {"role": "user", "content": request.prompt_text}
         limits = {"max_tokens": request.max_tokens, "temperature": request.temperature}
         return {"model": options.model, "messages": [message], "stream": options.stream, **limits, **options.extra}

@@ -220,7 +220,7 @@ def test_nothing_computed_is_no_fraction() -> None:
     assert (told["unused_slot_fraction"], told["steps"]) == (None, 0)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 300), st.integers(0, 50)), min_size=2, max_size=5),
     st.integers(1, 8),
@@ -271,9 +271,9 @@ PAGES: dict[str, tuple[Page, Page]] = {
     ),
     "llamacpp": (
         {"llamacpp:requests_processing": 7, "llamacpp:requests_deferred": 3, "llamacpp:kv_cache_usage_ratio": 0.5,
-         "llamacpp:tokens_predicted_total": 100},
+         "llamacpp:n_decode_total": 50, "llamacpp:n_busy_slots_per_decode": 2},
         {"llamacpp:requests_processing": 3, "llamacpp:requests_deferred": 5, "llamacpp:kv_cache_usage_ratio": 0.75,
-         "llamacpp:tokens_predicted_total": 300},
+         "llamacpp:n_decode_total": 100, "llamacpp:n_busy_slots_per_decode": 3},
     ),
     "tgi": (
         {"tgi_batch_current_size": 7, "tgi_queue_size": 3, "tgi_request_generated_tokens_sum": 100,
@@ -318,6 +318,17 @@ def test_the_summary_has_the_extremes_and_the_means() -> None:
     told = figures(between(*PAGES["vllm"]))
     assert [told[name] for name in ("running_max", "waiting_max", "kv_max_fraction", "preemptions",
                                     "queue_time_ms_mean")] == [7, 5, 0.75, 3, 250]  # fmt: skip
+
+
+def test_a_restart_makes_growth_not_observable() -> None:
+    """Preemptions and queue times of two lives of a server are no figure of the run, even where the sum grew."""
+    counts = ("vllm:num_preemptions_total", "vllm:request_queue_time_seconds_sum",
+              "vllm:request_queue_time_seconds_count")  # fmt: skip
+    table = scrapes(*((at, {URL: dict.fromkeys(counts, value)}) for at, value in enumerate((5.0, 0.0, 9.0))))
+    told = figures(table)
+    for name in ("preemptions", "queue_time_ms_mean"):
+        assert told[name] is None
+        assert "fell" in told["advice"][name]
 
 
 def test_servers_are_summed_in_panels() -> None:
@@ -374,6 +385,15 @@ def test_without_metrics_the_summary_says_what_to_pass() -> None:
         assert "--metrics-url" in told["advice"]["running_max"]
         assert told["kind"] == UNKNOWN
     assert "HTTP 404" in figures(scrapes((0, {URL: failed})))["advice"]["running_max"]
+
+
+def test_llamacpp_without_metrics_is_known_by_its_slots() -> None:
+    """Started without --metrics it tells its slots alone: who runs is seen, and what to do for the rest is said."""
+    slots = {f'llamacpp_slots:processing{{slot="{number}"}}': float(number < 3) for number in range(4)}
+    table = between(slots, slots, URL.replace("metrics", "slots"))
+    told = figures(table)
+    assert (told["kind"], told["running_max"], told["unused_slot_fraction"]) == ("llamacpp", 3, None)
+    assert "--metrics" in told["advice"]["unused_slot_fraction"]
 
 
 def test_kinds_without_steps_say_so() -> None:
@@ -458,7 +478,7 @@ def test_a_stream_may_end_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "0000-server.arrows"
     whole = stream(path, 10**15)
     counts = []
-    for end in range(0, len(whole), 16):
+    for end in (*range(0, len(whole), 16), len(whole)):
         path.write_bytes(whole[:end])
         values = read_scrapes(tmp_path, 10**15).value.tolist()
         assert values == [float(at) for at in range(len(values))]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from results.fluidity import Deadlines
 from results.slo import LIMITED, Slo, parse_slo
 
 UNITS = {"us": 10**3, "ms": 10**6, "s": 10**9}
@@ -66,6 +67,41 @@ def test_two_limits_of_one_metric_are_both_met_or_refused(text: str) -> None:
         assert "ttft" in str(error)
     else:
         assert slo.attained({"ttft": np.array([0.9e9, 1.5e9])}).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "deadlines"),
+    [
+        ("ttft<=1s,tpot<=50ms,fluidity>=0.9", 0.9, Deadlines(10**9, 50 * 10**6)),
+        ("fluidity@1s/25ms>=.95", 0.95, Deadlines(10**9, 25 * 10**6)),
+        ("ttft<=2s,tpot<=9ms,fluidity@0s/1ns>=1", 1.0, Deadlines(0, 1)),
+    ],
+)
+def test_fluidity_is_asked_for_with_its_deadlines(text: str, least: float, deadlines: Deadlines) -> None:
+    """Its own after @, else the limits of TTFT and TPOT; written as it is read."""
+    slo = parse_slo(text)
+    assert (slo.least_fluidity_fraction, slo.deadlines) == (least, deadlines)
+    assert parse_slo(str(slo)) == slo
+    assert slo.metrics[-1] == "fluidity"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fluidity>=0.9", "ttft<=1s,fluidity>=0.9", "ttft<=1s,tpot<=0ms,fluidity>=0.9", "fluidity@1s/1ms>=0",
+     "fluidity@1s/1ms>=1.1", "fluidity@1s/0ns>=0.5", "fluidity@1s>=0.9", "fluidity<=0.9", "fluidity>=90%",
+     "ttft<=1s,tpot<=1s,fluidity>=.9,fluidity>=.8"],
+)  # fmt: skip
+def test_fluidity_that_cannot_be_measured_is_refused(text: str) -> None:
+    """No deadlines, a share that is none, two of them: one line that names it."""
+    with pytest.raises(ValueError, match="fluidity") as caught:
+        parse_slo(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_fluidity_attains_from_its_limit_on() -> None:
+    """At the limit it is met; a failed request (-inf) misses; one without a token passes vacuously."""
+    values = {"ttft": np.zeros(4), "fluidity": np.array([0.9, 0.8999, -np.inf, np.nan])}
+    assert parse_slo("fluidity@1s/1ms>=0.9").attained(values).tolist() == [True, False, False, True]
 
 
 def test_a_request_attains_an_slo_when_it_meets_every_limit() -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
+import uvloop
+
 from results.columns import NULL
 from targets.api import BodyOptions
 from targets.apis.catalog import make_api
@@ -11,6 +13,7 @@ from targets.target import PlannedRequest, Reply
 from targets.transport.endpoint import parse_endpoint
 from tests.targets.misbehaving import Exchange, Misbehaving, Script, misbehaving
 
+LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 BOUND_S = 30
 """No test waits for longer."""
 
@@ -36,6 +39,7 @@ def ask(
     stream: bool = True,
     key: str | None = None,
     scheme: str = "http",
+    loop: str = "uvloop",
 ) -> Asked:
     """Send requests one after another to a server with these scripts."""
 
@@ -50,7 +54,8 @@ def ask(
             finally:
                 await target.close()
 
-    return asyncio.run(play())
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        return runner.run(play())
 
 
 def check(reply: Reply, exchange: Exchange) -> None:

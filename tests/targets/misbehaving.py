@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -52,9 +52,11 @@ class Exchange:
 
 @dataclass
 class Misbehaving:
-    """The server: the n-th request gets the n-th script, and all further ones the last."""
+    """The server: the n-th request gets the n-th script, and all further ones the last; or each path has its own."""
 
     scripts: Sequence[Script]
+    paths: Mapping[str, Script] = field(default_factory=dict)
+    """Scripts of single paths, which come first."""
     exchanges: list[Exchange] = field(default_factory=list)
     connections: int = 0
     port: int = 0
@@ -72,13 +74,16 @@ class Misbehaving:
             while request := await _read_request(reader):
                 exchange = Exchange(*request, connection)
                 self.exchanges.append(exchange)
-                script = self.scripts[min(len(self.exchanges), len(self.scripts)) - 1]
-                if not await _play(script, exchange, reader, writer):
+                if not await _play(self._script(exchange), exchange, reader, writer):
                     return
         except (ConnectionError, asyncio.IncompleteReadError):
             return
         finally:
             writer.close()
+
+    def _script(self, exchange: Exchange) -> Script:
+        path = exchange.head.split(b" ")[1].decode()
+        return self.paths.get(path, self.scripts[min(len(self.exchanges), len(self.scripts)) - 1])
 
 
 async def _read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:
@@ -115,11 +120,16 @@ async def _act(act: Act, reader: asyncio.StreamReader, writer: asyncio.StreamWri
 
 
 @asynccontextmanager
-async def misbehaving(*scripts: Script) -> AsyncIterator[Misbehaving]:
+async def misbehaving(
+    *scripts: Script, paths: Mapping[str, Script] | None = None, unix_socket: str | None = None
+) -> AsyncIterator[Misbehaving]:
     """The server, listening; gone afterwards."""
-    served = Misbehaving(scripts)
-    server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
-    served.port = server.sockets[0].getsockname()[1]
+    served = Misbehaving(scripts, paths or {})
+    if unix_socket is not None:
+        server: asyncio.Server = await asyncio.start_unix_server(served.serve, unix_socket)
+    else:
+        server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
+        served.port = server.sockets[0].getsockname()[1]
     try:
         yield served
     finally:
@@ -143,7 +153,7 @@ def whole(body: bytes, content_type: str = "application/json", status: str = "20
     return head.encode() + body
 
 
-def cut(data: bytes, size_bytes: int = 1, events: int = 0) -> list[Step]:
-    """The data in writes of so many bytes; its events are counted at the last of them."""
-    pieces: list[Step] = [Write(data[at : at + size_bytes]) for at in range(0, len(data), size_bytes)]
-    return [*pieces[:-1], Write(data[len(data) - ((len(data) - 1) % size_bytes + 1) :], events)]
+def cut(data: bytes, events: int = 0, early_bytes: int = 0) -> list[Step]:
+    """The data byte by byte; its events are complete so many bytes before its end."""
+    last = len(data) - 1 - early_bytes
+    return [Write(data[at : at + 1], events if at == last else 0) for at in range(len(data))]

@@ -10,6 +10,7 @@ from engines.engine import Engine
 from loadgen.clock import make_clock
 from loadgen.config import from_texts
 from loadgen.drive import Decision, play_engine
+from loadgen.engine_spec import make_engine
 from loadgen.session import execute, prepare
 from results.recording import RecordingPart
 from results.store import PartWriter, write_json
@@ -111,7 +112,7 @@ class NoLimits:
 
 def _parts(folder: Path, config: dict[str, str]) -> list[RecordingPart]:
     prepared = prepare(from_texts(config))
-    engine: Engine = prepared.engine
+    engine: Engine = make_engine(prepared.config.engine, prepared.config.clock, prepared.schedule)
     parts: list[RecordingPart] = []
     clock = make_clock("modelled", str(engine.describe()["cost_source"]))
     keep: Callable[[RecordingPart], None] = parts.append

@@ -111,7 +111,7 @@ def test_each_call_makes_a_fresh_api() -> None:
         ("mine.py:Half", "mine.py:Half has no framing, models_path, body, event, whole: see targets.api.Api"),
         ("mine.py:Framed", "mine.py:Framed has framing 'xml': write 'sse' or 'ndjson'"),
         ("mine.py:Placed", "mine.py:Placed has path 'v1/chat': write one that starts with /"),
-        ("mine.py:Deaf", "mine.py:Deaf has a event that is no method"),
+        ("mine.py:Deaf", "mine.py:Deaf: event is no method"),
         ("mine.py:Picky", "mine.py:Picky cannot be made: TypeError"),
     ],
 )

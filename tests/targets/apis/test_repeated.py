@@ -3,7 +3,7 @@
 from typing import Any
 
 import orjson
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from targets.api import Delta
@@ -34,6 +34,7 @@ EXTRAS = st.sampled_from(
 BEFORES = st.sampled_from(["", '"content":"top",', '"note":"\\"content\\":\\"",', '"error":"x",', '"error":null,'])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, EXTRAS, BEFORES), min_size=3, max_size=12))
 @example([("a", ',"content":"late"', "")] * 3 + [("b", ',"content":"late"', "")])
 @example([("a", "", '"content":"top",')] * 3 + [("b", "", '"content":"top",')])
@@ -44,6 +45,7 @@ def test_it_answers_as_parsing_does(parts: list[tuple[str, str, str]]) -> None:
         assert answer(repeated.read, data) == answer(read_data, data)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=12), min_size=2, max_size=6))
 def test_raw_bytes_in_place_of_the_text(texts: list[bytes]) -> None:
     """Control characters and bytes that are not UTF-8 are refused inside a known frame as outside it."""

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from targets.serve.ask import MOST_TOKENS, Ask, Served, read_ask
@@ -183,6 +183,7 @@ JSON_VALUES = st.recursive(
 NAMES = sorted({name for name, _ in WRONG} | {"messages"})
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), JSON_VALUES, max_size=5), st.booleans())
 def test_any_json_is_read_or_refused(fields: dict[str, Any], chat: bool) -> None:
     """Nothing a client can write ends in anything but a request or a refusal."""

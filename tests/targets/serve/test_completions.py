@@ -8,7 +8,7 @@ import pytest
 from engines.cost import HashExecutor
 from engines.engine import Request, SamplingParams
 from engines.policies import continuous, static
-from tests.targets.serve.serving_them import Answer, Client, Gated, computing, play, speaking, token_ids_in_process
+from tests.targets.serve.conversing import Answer, Client, Gated, computing, play, speaking, token_ids_in_process
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -184,9 +184,7 @@ STOPS = [
 def test_a_stop_ends_a_reply(fields: Any, text: str, tokens: int, stop: str | None, stream: bool) -> None:
     """Across tokens, before the string and never within it; tokens count to the one that completed it."""
     usage = {"stream_options": {"include_usage": True}} if stream else {}
-    (reply,) = answers(
-        speaking(b"abcdefgh"), {"prompt": "x", "max_tokens": 8, "stream": stream, **usage, **fields}
-    )
+    (reply,) = answers(speaking(b"abcdefgh"), {"prompt": "x", "max_tokens": 8, "stream": stream, **usage, **fields})
     last = reply.events[-1] if stream else reply.json
     choice = reply.choices[-1] if stream else reply.json["choices"][0]
     assert (reply.text, last["usage"]["completion_tokens"]) == (text, tokens)
@@ -220,9 +218,7 @@ def test_a_stop_string_frees_the_slot() -> None:
     play(engine, scenario)
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"), [("c0ffee-1", True), ("x" * 65, False), ("a b", False), ("é", False)]
-)
+@pytest.mark.parametrize(("given", "kept"), [("c0ffee-1", True), ("x" * 65, False), ("a b", False), ("é", False)])
 def test_a_plain_request_id_becomes_the_replys(given: str, kept: bool) -> None:
     """So that both sides can speak of the same request; anything odd is not repeated."""
 

@@ -1,9 +1,10 @@
 """From token ids to text: valid at every moment, and the same however the tokens come."""
 
 import codecs
+import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from targets.serve.generated_text import GeneratedText, Piece
@@ -16,7 +17,7 @@ STOPS = st.lists(st.text("ab€\ufffd", min_size=1, max_size=4), max_size=3)
 def cut(tokens: list[int], at: list[int]) -> list[list[int]]:
     """The tokens in deliveries."""
     edges = [0, *sorted(min(one, len(tokens)) for one in at), len(tokens)]
-    return [tokens[low:high] for low, high in zip(edges, edges[1:], strict=False)]
+    return [tokens[low:high] for low, high in itertools.pairwise(edges)]
 
 
 def say(text: GeneratedText, deliveries: list[list[int]]) -> list[Piece]:
@@ -34,6 +35,7 @@ def decoded(tokens: list[int]) -> str:
     return bytes(token for token in tokens if token < 256).decode("utf-8", "replace")
 
 
+@settings(deadline=None)
 @given(TOKENS, CUTS)
 def test_pieces_join_to_the_plain_decoding(tokens: list[int], at: list[int]) -> None:
     """Whatever the cuts, every piece is valid text and together they are what all bytes decode to."""
@@ -54,6 +56,7 @@ def ended(tokens: list[int], stops: list[str]) -> tuple[str, int, str | None]:
     return text + decoder.decode(b"", final=True), len(tokens), None
 
 
+@settings(deadline=None)
 @given(TOKENS, CUTS, STOPS)
 def test_a_stop_string_ends_the_text_before_it(tokens: list[int], at: list[int], stops: list[str]) -> None:
     """The first token that completes a stop string is the last, and no part of the string is ever shown."""

@@ -20,7 +20,7 @@ from targets.serve.app import MOST_BODY_BYTES
 from targets.serve.journal import COLUMNS, Journal, JournalFile
 from targets.serve.running import ServeOptions, serving
 from tests.engines.playing import engine_of
-from tests.targets.serve.serving_them import Client, Gated, client_of, play, speaking
+from tests.targets.serve.conversing import Client, Gated, client_of, play, speaking
 
 
 def raw_request(url: str, body: dict[str, Any], path: str = "/v1/completions") -> socket.socket:
@@ -51,9 +51,9 @@ def test_a_client_that_goes_away_frees_its_slot_within_a_step(stream: bool) -> N
         waiting.close()
         await client.until_load(1)
         engine.let(1)
-        await client.until("vllm:num_requests_running", 0)
+        await client.until("vllm:request_success_total", 2, finished_reason="abort")
+        assert await client.metric("vllm:num_requests_running") == 0
         assert await client.metric("vllm:num_requests_waiting") == 1
-        assert await client.metric("vllm:request_success_total", finished_reason="abort") == 2
         engine.let(2)
         assert len((await client.finish(last)).token_ids) == 2
         assert engine.steps == 7
@@ -269,6 +269,7 @@ def test_an_engine_that_tells_nothing_has_no_slots() -> None:
         assert await client.metric("tokenload:slots") is None
         assert await client.metric("tokenload:slot_steps_total") is None
         assert await client.metric("vllm:generation_tokens_total") == 3
+        assert await client.metric("vllm:prompt_tokens_total") == 1
         document = (await client.get("/tokenload/steps")).json
         assert document["slots"] is None
         assert document["steps"]["decoding_slots"] == [None]
@@ -372,19 +373,18 @@ def test_a_drain_turns_newcomers_away_and_ends_with_the_last() -> None:
     engine = Gated(speaking(policy=continuous(1)))
 
     async def scenario() -> None:
-        async with serving(engine, ServeOptions()) as server:
-            async with aiohttp.ClientSession() as session:
-                client = Client(server.url, session)
-                begun = [await client.begin(prompt="x", max_tokens=3) for _ in range(2)]
-                drain = asyncio.ensure_future(server.under_way.drain())
-                await asyncio.sleep(0)
-                refused = await client.ask(prompt="x")
-                assert (refused.status, refused.error["message"]) == (503, "the server is closing")
-                assert (await client.get("/health")).status == 503
-                assert not drain.done()
-                engine.let(100)
-                assert [len((await client.finish(one)).token_ids) for one in begun] == [3, 3]
-                await asyncio.wait_for(drain, 30)
+        async with serving(engine, ServeOptions()) as server, aiohttp.ClientSession() as session:
+            client = Client(server.url, session)
+            begun = [await client.begin(prompt="x", max_tokens=3) for _ in range(2)]
+            drain = asyncio.ensure_future(server.under_way.drain())
+            await asyncio.sleep(0)
+            refused = await client.ask(prompt="x")
+            assert (refused.status, refused.error["message"]) == (503, "the server is closing")
+            assert (await client.get("/health")).status == 503
+            assert not drain.done()
+            engine.let(100)
+            assert [len((await client.finish(one)).token_ids) for one in begun] == [3, 3]
+            await asyncio.wait_for(drain, 30)
 
     asyncio.run(scenario())
 
@@ -394,18 +394,18 @@ def test_who_is_given_up_is_told() -> None:
     engine = Gated(speaking(policy=continuous(1)))
 
     async def scenario() -> None:
-        async with serving(engine, ServeOptions()) as server:
-            async with aiohttp.ClientSession() as session:
-                client = Client(server.url, session)
-                streamed = await client.begin(prompt="x", max_tokens=3)
-                whole = asyncio.ensure_future(client.ask(prompt="x"))
-                await client.until_load(2)
-                await asyncio.wait_for(server.under_way.give_up(), 30)
-                reply = await client.finish(streamed)
-                assert reply.events[-1]["error"]["message"] == "the server is closing"
-                assert not reply.ends
-                assert (await whole).status == 503
-                engine.let(100)
+        async with serving(engine, ServeOptions()) as server, aiohttp.ClientSession() as session:
+            client = Client(server.url, session)
+            streamed = await client.begin(prompt="x", max_tokens=3)
+            whole = asyncio.ensure_future(client.ask(prompt="x"))
+            await client.until_load(2)
+            await asyncio.wait_for(server.under_way.give_up(), 30)
+            reply = await client.finish(streamed)
+            assert reply.events[-1]["error"]["message"] == "the server is closing"
+            assert not reply.ends
+            assert (await whole).status == 503
+            engine.let(100)
+            await client.until("vllm:request_success_total", 2, finished_reason="abort")
 
     asyncio.run(scenario())
-    assert engine.calls[-1].startswith("abort")
+    assert sorted(engine.calls) == ["abort 0", "abort 1", "add 0", "add 1"]

@@ -12,7 +12,7 @@ from targets.serve.journal import Journal
 from targets.serve.stepper import Delivery, Pace, Stepper
 from targets.serve.tally import Tally
 from tests.engines.playing import engine_of
-from tests.targets.serve.serving_them import Gated, speaking
+from tests.targets.serve.conversing import Gated, speaking
 
 ENOUGH_S = 30
 MS = 1_000_000
@@ -110,6 +110,24 @@ def test_an_idle_engine_is_left_alone() -> None:
         stepped.wait(1)
         time.sleep(0.2)
         assert engine.asked <= engine.steps + 5
+
+
+def test_what_comes_just_before_the_thread_sleeps_wakes_it() -> None:
+    """A request that is submitted after the thread has looked, and before it sleeps, is not slept over."""
+
+    class Late(Gated):
+        def ready_ns(self, now_ns: int) -> int | None:
+            ready_ns = super().ready_ns(now_ns)
+            if not self.calls:
+                stepped.submit(0)
+                self.calls.append("late")
+            return ready_ns
+
+    engine = Late(engine_of(continuous(1)))
+    engine.let(10)
+    stepped = Stepped(engine)
+    with stepped:
+        assert stepped.wait(1)[0].finish_reason == "length"
 
 
 def test_an_aborted_request_gets_nothing_more() -> None:

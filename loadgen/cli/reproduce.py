@@ -1,0 +1,62 @@
+"""`tokenload reproduce`: check a run, run it again, and say whether it holds."""
+
+import json
+from pathlib import Path
+
+import click
+
+from loadgen.cli.exit_codes import Exit
+from loadgen.cli.options import one_line_errors
+
+
+@click.command()
+@click.argument("original", metavar="RUN_OR_REPORT")
+@click.option("--point", metavar="NAME", help="of a sweep or its report: which point, as in points/003")
+@click.option("--runs", default=5, type=click.IntRange(min=1, max=1000), metavar="K", help="new runs  [5]")
+@click.option("--margin", default="10%", metavar="SHARE", help="difference that counts as none  [10%; throughput 5%]")
+@click.option("--allow", multiple=True, metavar="FIELD", help="go on in spite of a difference in this field")
+@click.option("--out", default="runs", metavar="DIR", help="folder for run folders  [runs]")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
+@click.pass_context
+def reproduce(
+    ctx: click.Context,
+    /,
+    original: str,
+    point: str | None,
+    runs: int,
+    margin: str,
+    allow: tuple[str, ...],
+    out: str,
+    as_json: bool,
+) -> None:
+    """Check a run folder or a report, make its workload anew, run it again, and compare.
+
+    The hashes of all files are checked and the summary is rebuilt from the rows; a folder that was changed is
+    refused. Then: REPRODUCED when a test of equivalence says so for every headline figure, DIFFERS when one is off
+    by more than the margin, INCONCLUSIVE with the number of runs that it would take.
+
+    Exit code 0 REPRODUCED, 2 refused, 3 a new run is INVALID, 5 DIFFERS, 6 INCONCLUSIVE.
+    """
+    with one_line_errors():
+        from loadgen.capacity_options import parse_share
+        from loadgen.cli.quiet_progress import QuietProgress
+        from loadgen.cli.reproduce_view import exit_of, print_reproduction
+        from loadgen.original import read_original
+        from loadgen.reproduce import plan_reproduction, run_reproduction
+        from loadgen.stopped import StoppedError
+
+        planned = plan_reproduction(read_original(Path(original), point), out, runs, parse_share(margin))
+        for line in planned.original.checks:
+            click.echo(line, err=True)
+        try:
+            with QuietProgress() as progress:
+                document = run_reproduction(planned, progress, allow)
+        except StoppedError:
+            click.echo(f"stopped; what there is lies in {planned.folder}", err=True)
+            ctx.exit(Exit.INTERRUPTED)
+    if as_json:
+        click.echo(json.dumps({"folder": str(planned.folder), **document}, allow_nan=False, default=str))
+    else:
+        print_reproduction(document)
+        click.echo(str(planned.folder))
+    ctx.exit(exit_of(document))

@@ -1,0 +1,54 @@
+"""What a reproduction shows in the terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loadgen.cli.exit_codes import Exit
+from loadgen.cli.scorecard import WIDTH, plain
+from results.comparison.wording import difference_lines
+from results.equivalence import Likeness
+from results.figures import shown
+
+CODES = {Likeness.REPRODUCED: Exit.OK, Likeness.DIFFERS: Exit.DIFFERS, Likeness.INCONCLUSIVE: Exit.INCONCLUSIVE}
+STYLES = {Likeness.REPRODUCED: "green", Likeness.DIFFERS: "bold red", Likeness.INCONCLUSIVE: "yellow"}
+Json = Mapping[str, Any]
+
+
+def exit_of(document: Json) -> Exit:
+    """INVALID before the verdict."""
+    return Exit.INVALID if document["invalid"] else CODES[Likeness(document["verdict"])]
+
+
+def print_reproduction(document: Json) -> None:
+    """The verdict first, then figure by figure, then in which conditions the runs differ."""
+    console = Console(width=WIDTH, highlight=False)
+    verdict = Likeness(document["verdict"])
+    console.print(Text(plain(f"{verdict}: {document['why']}"), style=STYLES[verdict]))
+    if document["needed"] is not None:
+        console.print(Text(f"about {document['needed']} runs in all would decide it"))
+    for line in (*document["faults"], *(_invalid(one) for one in document["invalid"])):
+        console.print(Text(plain(line), style=STYLES[Likeness.DIFFERS]))
+    if document["outputs"] is not None:
+        console.print(Text(plain(document["outputs"]["text"])))
+    console.print(_table(document["figures"]))
+    for line in difference_lines(document):
+        console.print(Text(plain(line)), soft_wrap=True)
+
+
+def _table(figures: Json) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("figure", "first", "again", "", "difference"):
+        table.add_column(title, justify="right" if title in ("first", "again") else "left")
+    for name, one in figures.items():
+        known = [value for value in one["again"] if value is not None]
+        mean = shown(name, sum(known) / len(known)) if known else "-"
+        table.add_row(one["title"], shown(name, one["first"]), mean, one["likeness"] or "-", Text(plain(one["text"])))
+    return table
+
+
+def _invalid(one: Json) -> str:
+    return f"INVALID: new run {one['run']}: {', '.join(one['codes'])}"

@@ -1,0 +1,38 @@
+"""The recipe in a report: what it takes to run each of its points again, without the folder it was made from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from results.report.folder import Folder, Point
+
+FORMAT = "tokenload-recipe/1"
+SCRIPT_ID = "recipe"
+KEPT = (
+    "config", "config_effective", "clock", "target", "schedule_sha256", "content_sha256", "digest_sha256",
+    "files_sha256", "tokenload_version", "engine",
+)  # fmt: skip
+Json = dict[str, Any]
+
+
+def recipe(folder: Folder) -> Json:
+    """Config, hashes, conditions and summary of each point that came to its end.
+
+    Groups of conditions that points have in common are there once, under their hash.
+    """
+    complete = [point for point in folder.points if point.summary is not None and point.state == "complete"]
+    groups: Json = {}
+    return {"format": FORMAT, "runs": [_run(point, groups) for point in complete], "groups": groups}
+
+
+def conditions_of(run: Mapping[str, Any], groups: Mapping[str, Any]) -> Json:
+    """A run's conditions put together again."""
+    return {"groups": {name: groups[sha256] for name, sha256 in run["conditions"].items()}}
+
+
+def _run(point: Point, groups: Json) -> Json:
+    info = {name: point.info[name] for name in KEPT if name in point.info}
+    found = {}
+    for name, group in point.conditions.get("groups", {}).items():
+        found[name] = str(group.get("sha256"))
+        groups.setdefault(found[name], group)
+    return {"name": point.name, "info": info, "summary": point.summary, "conditions": found}

@@ -1,0 +1,207 @@
+"""How far modelled time scales: one JSON line.
+
+The workload: Poisson arrivals at 90 % of what the engine carries, prompts of 1,155 tokens on average and answers of 211
+(as many as in the conversations of the Azure traces of 2023, log-normally spread here), continuous batching on 256
+slots, a linear cost.
+
+wall_s_1m, peak_gib_1m: a process that makes the schedule of 10^6 requests, plays it, computes the latencies and
+writes requests, stretches and figures into files: its wall time and the most memory it held.
+event_cost_ratio: wall time of the engine's loop per event (arrival, prefill, stretch, finish) at 10^6 requests over
+that at 10^4, each the best of its rounds. speedup_over_stepwise: the loop stepped one by one over the loop with
+stretches at 10^4 requests, both without recording what the other does not, best of the rounds.
+`--requests N` in place of 10^6 for a quick look.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engines.cost import DurationPs, HashExecutor, LinearCost
+from engines.engine import JSON, Engine, Step
+from engines.policies import continuous
+from engines.slots import SlotEngine
+from loadgen.arrivals import due_times_ns
+from loadgen.clock import ModelledClock
+from loadgen.drive import Decision, play_compact, play_engine
+from results import compact
+from results.compact import Compact
+from results.recording import RecordingPart
+from results.schedule import Schedule, make_schedule
+from results.slots import wasted_slot_fraction
+
+MILLION = 1_000_000
+FEW = 10_000
+ROUNDS = 5
+SLOTS = 256
+LOAD = 0.9
+SEED = 7
+COST = LinearCost(*map(DurationPs, (8_000_000_000, 40_000_000, 1_000_000_000, 2_000_000)))
+PROMPT_TOKENS, OUTPUT_TOKENS = 1155, 211
+SPREAD = 1.0
+LONGEST_TOKENS = 4096
+
+
+class GoOn:
+    """A control that never interferes."""
+
+    timeout_ns: int | None = None
+    drain_ns: int | None = None
+
+    def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
+        """Go on."""
+        return Decision.GO
+
+
+class Stepwise:
+    """A slot engine without `advance`."""
+
+    def __init__(self, engine: SlotEngine) -> None:
+        self.add_request, self.has_work, self.ready_ns = engine.add_request, engine.has_work, engine.ready_ns
+        self.flush, self.abort = engine.flush, engine.abort
+        self.step: Callable[[int], Step] = engine.step
+        self.describe: Callable[[], Mapping[str, JSON]] = engine.describe
+
+
+def lengths(requests: int, mean_tokens: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Log-normal around the mean, at least 1."""
+    drawn = np.random.default_rng(seed).lognormal(np.log(mean_tokens) - SPREAD**2 / 2, SPREAD, requests)
+    return np.clip(np.rint(drawn), 1, LONGEST_TOKENS).astype(np.int64)
+
+
+def capacity_rps() -> float:
+    """What the engine carries of a burst of this workload, while all its slots are taken."""
+    burst = play(make_schedule([0] * FEW, lengths(FEW, PROMPT_TOKENS, SEED), lengths(FEW, OUTPUT_TOKENS, SEED + 1)))
+    ends = np.sort(burst.requests["end_ns"])
+    first, last = FEW // 10, FEW - FEW // 10
+    return float((last - first) * 1e9 / (ends[last] - ends[first]))
+
+
+def schedule_of(requests: int) -> Schedule:
+    """The workload."""
+    due = due_times_ns("poisson", requests, LOAD * capacity_rps(), SEED)
+    return make_schedule(due, lengths(requests, PROMPT_TOKENS, SEED), lengths(requests, OUTPUT_TOKENS, SEED + 1))
+
+
+def engine() -> SlotEngine:
+    """A fresh one."""
+    return SlotEngine(continuous(SLOTS), HashExecutor(), COST)
+
+
+def play(schedule: Schedule) -> Compact:
+    """With stretches."""
+    return play_compact(schedule, engine(), ModelledClock(), lambda part: None, GoOn())
+
+
+def events(run: Compact) -> int:
+    """Arrivals, prefills, stretches and finishes."""
+    return 2 * len(run.schedule) + len(run.steps["step"])
+
+
+def figures(run: Compact) -> dict[str, Any]:
+    """Latencies, slots and rates."""
+    told: dict[str, Any] = {}
+    for name, function in (
+        ("ttft_ms", compact.ttft_ns), ("tpot_ms", compact.tpot_ns), ("e2e_ms", compact.e2e_ns),
+        ("stall_ms", compact.stall_ns),
+    ):  # fmt: skip
+        values = function(run)
+        values = values[~np.isnan(values)]
+        told[name] = {str(q): float(np.quantile(values, q, method="median_unbiased")) / 1e6 for q in (0.5, 0.9, 0.99)}
+    gaps, counts = compact.gaps_ns(run)
+    told["itl_ms"] = {str(q): (compact.counted_quantile(gaps, counts, q) or 0) / 1e6 for q in (0.5, 0.9, 0.99)}
+    told["output_tokens"] = int(compact.output_tokens(run).sum())
+    told["steps"] = int(run.steps["n_steps"].sum())
+    told["wasted_slot_fraction"] = wasted_slot_fraction(run.steps)
+    busy = run.steps["decoding_slots"].astype(float) * run.steps["n_steps"].astype(float)
+    told["decoding_slots_mean"] = float(busy.sum() / run.steps["n_steps"].astype(float).sum())
+    return told
+
+
+def write(run: Compact, told: dict[str, Any], folder: Path) -> None:
+    """Requests, stretches and figures."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name, table in (("requests", run.requests), ("stretches", run.steps)):
+        columns = {column: pa.array(values) for column, values in table.items()}
+        pq.write_table(pa.table(columns), folder / f"{name}.parquet", compression="zstd")
+    (folder / "figures.json").write_text(json.dumps(told))
+
+
+def one_run(requests: int) -> dict[str, Any]:
+    """A whole run in this process."""
+    begin_s = time.perf_counter()
+    run = play(schedule_of(requests))
+    played_s = time.perf_counter()
+    told = figures(run)
+    with tempfile.TemporaryDirectory() as folder:
+        write(run, told, Path(folder))
+        written_bytes = sum(path.stat().st_size for path in Path(folder).iterdir())
+    return {
+        "wall_s": time.perf_counter() - begin_s,
+        "cpu_s": time.process_time(),
+        "after_play_s": time.perf_counter() - played_s,
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "rows": len(run.steps["step"]),
+        "bytes_per_token": written_bytes / told["output_tokens"],
+        **told,
+    }
+
+
+def best_s(function: Callable[[], object]) -> float:
+    """Seconds, the best of the rounds."""
+    taken = []
+    for _ in range(ROUNDS):
+        begin_s = time.perf_counter()
+        function()
+        taken.append(time.perf_counter() - begin_s)
+    return min(taken)
+
+
+def step_by_step(schedule: Schedule, driven: Engine) -> None:
+    """The plain seam."""
+    play_engine(schedule, driven, ModelledClock(), lambda part: None, GoOn())
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=MILLION)
+    parser.add_argument("--one", action="store_true", help="one whole run in this process, nothing else")
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(one_run(given.requests)))
+        return
+    begin_s = time.perf_counter()
+    command = [sys.executable, __file__, "--one", "--requests", str(given.requests)]
+    whole = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    whole_s = time.perf_counter() - begin_s
+    few, many = schedule_of(FEW), schedule_of(given.requests)
+    few_s = best_s(lambda: play(few))
+    begin_s = time.perf_counter()
+    run = play(many)
+    many_s = time.perf_counter() - begin_s
+    stepwise_s = best_s(lambda: step_by_step(few, Stepwise(engine())))
+    result = {
+        "requests": given.requests,
+        "wall_s_1m": round(whole_s * MILLION / given.requests, 2),
+        "peak_gib_1m": round(whole["peak_gib"], 3),
+        "event_cost_ratio": round(many_s / events(run) / (few_s / events(play(few))), 3),
+        "speedup_over_stepwise": round(stepwise_s / few_s, 2),
+        "event_us": round(1e6 * many_s / events(run), 3),
+        **whole,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
