@@ -25,7 +25,7 @@ class Sequenced:
     computed_tokens: int = 0
     """In the cache."""
     before_tokens: int = 0
-    """What it had in the cache when it was preempted."""
+    """The most it has had in the cache before it was preempted."""
     blocks: int = 0
     decodes: bool = False
     """Whether it has got a token since it last joined."""
@@ -237,7 +237,8 @@ class PagedEngine:
 
     def _preempt(self, one: Sequenced) -> None:
         self._leave(one)
-        one.before_tokens, one.computed_tokens, one.blocks, one.decodes = one.computed_tokens, 0, 0, False
+        one.before_tokens = max(one.before_tokens, one.computed_tokens)
+        one.computed_tokens, one.blocks, one.decodes = 0, 0, False
         self._preempted[one.row.request_id] = one
         line_up(self._waiting, one.row.request)
 

@@ -6,7 +6,6 @@ a slot is decoded, the finished ones too, because a running batch does not shrin
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from engines.engine import JSON, OneTokenEach, Request, SamplingParams, Step, StepOutput, Stretch
@@ -14,7 +13,7 @@ from engines.executor import Batch, CostModel, Executor, StretchCost
 from engines.policies import Joining, Policy, Row, SlotState, all_when_all_finished, finished_rows
 from engines.seats import Seats
 from engines.stretches import steps_before
-from engines.waiting import check_size, kept_tokens, line_up, take
+from engines.waiting import check_size, fitting, line_up, take
 from results.slots import StepWork
 
 __all__ = ["Batch", "CostModel", "Executor", "SlotEngine"]
@@ -49,12 +48,15 @@ class SlotEngine:
         self._kv_capacity_tokens: int | None = getattr(executor, "kv_capacity_tokens", None)
         self._leaves_at_once = policy.leave is finished_rows and not policy.least_steps
         self._leaves_together = policy.leave is all_when_all_finished
+        self._answer: Joining | None = None
+        self._advances = False
         self._stretch_cost = cost_model if isinstance(cost_model, StretchCost) and self._can_advance() else None
 
     def add_request(self, request: Request) -> None:
         """Queue a request in (due, id) order. ValueError when it can never fit the context."""
         check_size(request, self._executor.context_tokens, self._kv_capacity_tokens)
         line_up(self._waiting, request)
+        self._answer = None
 
     def has_work(self) -> bool:
         """Whether any request is waiting or in a slot."""
@@ -72,9 +74,11 @@ class SlotEngine:
     def flush(self) -> None:
         """Whoever waits now is not held back for a fuller batch."""
         self._state.flushed_requests = len(self._waiting)
+        self._answer = None
 
     def abort(self, request_id: int) -> None:
         """Drop a request wherever it is; nobody joins a running static batch in its place."""
+        self._answer = None
         self._held.pop(request_id, None)
         for position, request in enumerate(self._waiting):
             if request.request_id == request_id:
@@ -125,10 +129,12 @@ class SlotEngine:
         finished = seats.finished_rows
         if cost_model is None or not self._running or seats.stoppable_rows or (finished and not self._leaves_together):
             return None
+        self._advances, self._quiet_steps = True, 0
         most_steps = to_end = seats.steps_to_an_end() or self._steps_to_release()
         if self._waiting and seats.free_slots:
             joining = self._asked(now_ps // PS_PER_NS)
             if joining.positions:
+                self._answer = joining  # `step` comes next and need not ask again
                 return None
             if joining.holds_steps is not None and joining.holds_steps < most_steps:
                 most_steps = joining.holds_steps
@@ -145,7 +151,6 @@ class SlotEngine:
         stretch = Stretch(steps, cost_ps, slope_ps, work)
         if steps == to_end:
             self._end(stretch)
-        self._quiet_steps = self._steps_without_an_end()
         return stretch
 
     def _can_advance(self) -> bool:
@@ -207,7 +212,7 @@ class SlotEngine:
             step.released = self._release()
         if self._holds:
             step.outputs = self._hold(step.outputs, step.released)
-        self._quiet_steps = self._steps_without_an_end()
+        self._quiet_steps = 0 if self._advances else self._steps_without_an_end()
         return step
 
     def _steps_without_an_end(self) -> int:
@@ -226,21 +231,12 @@ class SlotEngine:
         if self._policy.reads_rows:
             self._seats.catch_up()
         joining = self._joining(now_ns)
-        return self._fitting(joining) if joining.positions and self._kv_capacity_tokens is not None else joining
-
-    def _fitting(self, joining: Joining) -> Joining:
-        """The first of them whose prompts and answers fit into the cache; the others are the policy's to plan."""
-        room_tokens = (self._kv_capacity_tokens or 0) - self._seats.reserved_tokens
-        for count, position in enumerate(joining.positions):
-            request = self._waiting[position]
-            room_tokens -= kept_tokens(request)
-            if room_tokens < 0:
-                left = [self._waiting[one].request_id for one in joining.positions[count:]]
-                return replace(joining, positions=joining.positions[:count], planned=[*left, *joining.planned])
-        return joining
+        if not joining.positions or self._kv_capacity_tokens is None:
+            return joining
+        return fitting(joining, self._waiting, self._kv_capacity_tokens - self._seats.reserved_tokens)
 
     def _join(self, now_ns: int) -> list[Row]:
-        joining = self._asked(now_ns)
+        joining, self._answer = self._answer or self._asked(now_ns), None
         if not joining.positions:
             return []
         self._state.planned = joining.planned
@@ -308,9 +304,12 @@ class SlotEngine:
         finished = self._seats.finished_rows
         self.total_slot_steps += joined + finished
         self.wasted_slot_steps += finished
-        lengths = [row.prompt_tokens for row in rows]
-        real = sum(lengths)
-        padding = max(lengths) * joined - real
+        if joined == 1:
+            real, padding = rows[0].prompt_tokens, 0
+        else:
+            lengths = [row.prompt_tokens for row in rows]
+            real = sum(lengths)
+            padding = max(lengths) * joined - real
         kv_tokens = self._seats.kv_tokens if self._cached else 0
         stalled = running - joined - finished
         return StepWork(

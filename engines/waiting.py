@@ -3,8 +3,10 @@
 from bisect import insort
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engines.engine import Request
+from engines.policies import Joining
 
 
 def check_size(request: Request, context_tokens: int | None, kv_capacity_tokens: int | None) -> None:
@@ -50,6 +52,16 @@ def take(waiting: deque[Request], positions: Sequence[int]) -> list[Request]:
         chosen = set(positions)
         waiting.extendleft(front[at] for at in range(len(front) - 1, -1, -1) if at not in chosen)
     return taken
+
+
+def fitting(joining: Joining, waiting: Sequence[Request], room_tokens: int) -> Joining:
+    """Those of a policy's choice, from the first on, whose prompts and answers have room; it plans for the others."""
+    for count, position in enumerate(joining.positions):
+        room_tokens -= kept_tokens(waiting[position])
+        if room_tokens < 0:
+            left = [waiting[one].request_id for one in joining.positions[count:]]
+            return replace(joining, positions=joining.positions[:count], planned=[*left, *joining.planned])
+    return joining
 
 
 def _key(request: Request) -> tuple[int, int]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
-from engines.engine import Engine, OneTokenEach, Request, SamplingParams, Step
+from engines.engine import Engine, OneTokenEach, Request, SamplingParams, Step, Stretch
 from loadgen.clock import Advance, Clock, ModelledClock
 from loadgen.due import NEVER_NS, DueQueue, InFlight
 from loadgen.host import sample_host
@@ -124,8 +125,9 @@ class _Play:
         self._arrivals = DueQueue(schedule)
         self._prompt_of = prompt_source(schedule, lazy=not told.get("reads_prompts", True))
         self._params_of = _sampling(schedule)
-        self._advance: Advance | None = getattr(engine, "advance", None) if isinstance(clock, ModelledClock) else None
-        self._recorder = Recorder(clock, bool(told.get("computes_tokens", True)), self._advance is not None)
+        advance: Advance | None = getattr(engine, "advance", None)
+        self._stride = partial(clock.bill_stretch, advance) if advance and isinstance(clock, ModelledClock) else None
+        self._recorder = Recorder(clock, bool(told.get("computes_tokens", True)), self._stride is not None)
         self._flight = InFlight()
         self._open: dict[int, tuple[int, int]] = {}
         """request id -> (due_ns, handed_ns), in the order of due times."""
@@ -153,7 +155,7 @@ class _Play:
     def _loop(self) -> None:
         """What is done at every step is spelled out here, without a call that could be saved."""
         clock, engine, arrivals = self._clock, self._engine, self._arrivals
-        log, steps_to_poll = self._recorder.log, 0
+        log, steps_to_poll, stride = self._recorder.log, 0, self._stride
         going = True
         while going:
             now_ns = clock.now_ns()
@@ -170,7 +172,7 @@ class _Play:
             if ready_ns is None:
                 going = self._idle(now_ns)
             elif ready_ns <= now_ns:
-                if self._advance is not None and self._stretch(clock):
+                if stride is not None and self._advance(stride):
                     continue
                 step = clock.bill(engine)
                 log.append((step, clock.step_start, clock.step_end, clock.step_wall_ns))
@@ -179,16 +181,15 @@ class _Play:
             else:
                 clock.wait_until(min(ready_ns, arrivals.next_due_ns, self._deadline_ns))
 
-    def _stretch(self, clock: Clock) -> bool:
+    def _advance(self, stride: Callable[[int], Stretch | None]) -> bool:
         """Let the engine make all its steps until the next arrival at once; False when it must be stepped."""
-        assert isinstance(clock, ModelledClock) and self._advance is not None
-        stretch = clock.bill_stretch(self._advance, min(self._arrivals.next_due_ns, self._deadline_ns))
+        stretch = stride(min(self._arrivals.next_due_ns, self._deadline_ns))
         if stretch is None:
             return False
         self._recorder.stretch(stretch)
         if stretch.ended or stretch.released:
             self._recorder.membership(stretch)
-            now_ns = clock.now_ns()
+            now_ns = self._clock.now_ns()
             for request_id in stretch.ended:
                 self._end(request_id, Status.OK, now_ns, "length")
         return True

@@ -12,8 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from engines.catalog import EXECUTORS, POLICIES
 from engines.cost import ByteCount, DurationPs, LinearCost
 from engines.engine import Engine
-from engines.policies import DurationNs
 from engines.paged import PagedEngine
+from engines.policies import DurationNs
 from engines.slots import SlotEngine
 from loadgen.units import parse_bytes, parse_duration_ns, parse_duration_ps
 from results.schedule import Schedule

@@ -24,14 +24,14 @@ def _roots(schedule: Schedule) -> Int64:
     """Of each request, the lowest id among all that are tied to it by waiting."""
     root = list(range(len(schedule)))
 
-    def find(one: int) -> int:
-        while root[one] != one:
-            root[one] = root[root[one]]
-            one = root[one]
-        return one
+    def find(request_id: int) -> int:
+        while root[request_id] != request_id:
+            root[request_id] = root[root[request_id]]
+            request_id = root[request_id]
+        return request_id
 
     for request_id in range(len(schedule)):
         for other in schedule.after(request_id).tolist():
             low, high = sorted((find(request_id), find(other)))
             root[high] = low
-    return int64([find(one) for one in range(len(schedule))])
+    return int64([find(request_id) for request_id in range(len(schedule))])

@@ -207,14 +207,14 @@ def limits_of(config: RunConfig) -> Limits:
     return Limits(connect_ns=config.connect_timeout_ns, first_ns=config.first_timeout_ns)
 
 
-def pool_options(config: RunConfig, requests: int, at_once: int) -> PoolOptions:
-    """How connections are used. `requests`: sent by this process; `at_once`: of those, at the same moment for sure."""
+def pool_options(config: RunConfig, requests: int, peak: int) -> PoolOptions:
+    """How connections are used. `requests`: sent by this process; `peak`: of those, at the same moment for sure."""
     a_second = math.ceil(config.rate_rps or 0)
     return PoolOptions(
         connections=config.connections,
         keep_alive_s=config.keep_alive_ns / 1e9,
-        prewarm=min(requests, max(a_second, at_once, 1), MOST_PREWARMED) if config.connections == "reuse" else 0,
-        peak=at_once,
+        prewarm=min(requests, max(a_second, peak, 1), MOST_PREWARMED) if config.connections == "reuse" else 0,
+        peak=peak,
     )
 
 

@@ -134,6 +134,33 @@ def judge_relative(gate: Gate, log_ratios: Sequence[float] | None, reason: str =
     return GateResult(gate, False, f"{told}: {len(values)} pairs do not resolve it, {more}", ratio, needed)
 
 
+def refuse_relative(gates: Sequence[Gate]) -> None:
+    """ValueError in one line for a gate that needs a baseline where there is none."""
+    for gate in gates:
+        if gate.relative:
+            raise ValueError(f"gate {gate.text!r} is a change against a baseline: use tokenload compare or ab")
+
+
+def judge_places(gates: Sequence[Gate], places: Mapping[str, Sequence[tuple[Json, Json]]]) -> list[Json]:
+    """Absolute gates at each place, a name -> (summary, verdict) of its repeats; an INVALID run passes none."""
+    return [
+        {**_judge_believable(gate, runs).to_json(), "at": place} for place, runs in places.items() for gate in gates
+    ]
+
+
+def gate_line(told: Mapping[str, Any]) -> str:
+    """`passed` or `MISSED`, the gate, where, and why."""
+    where = f" ({told['at']})" if told.get("at") else ""
+    return f"{'passed' if told['passed'] else 'MISSED'}: {told['gate']}{where}: {told['text']}"
+
+
+def _judge_believable(gate: Gate, runs: Sequence[tuple[Json, Json]]) -> GateResult:
+    for _, verdict in runs:
+        if not verdict["valid"]:
+            return GateResult(gate, False, f"INVALID: {', '.join(str(one['code']) for one in verdict['invalid'])}")
+    return judge_absolute(gate, [summary for summary, _ in runs])
+
+
 def _absolute(text: str, name: str, value: float, unit: str) -> float:
     """In the unit that the summary has."""
     kind = FIGURES[name].unit

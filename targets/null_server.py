@@ -60,14 +60,14 @@ class NullServer(asyncio.Protocol):
             begin_s = asyncio.get_running_loop().time()
             self._later(begin_s, 0, self._to_answer.popleft())
 
-    def _later(self, begin_s: float, token: int, tokens: int) -> None:
-        at_s = begin_s + FIRST_S + token * GAP_S
-        asyncio.get_running_loop().call_at(at_s, self._event, begin_s, token, tokens)
+    def _later(self, begin_s: float, index: int, tokens: int) -> None:
+        at_s = begin_s + FIRST_S + index * GAP_S
+        asyncio.get_running_loop().call_at(at_s, self._event, begin_s, index, tokens)
 
-    def _event(self, begin_s: float, token: int, tokens: int) -> None:
+    def _event(self, begin_s: float, index: int, tokens: int) -> None:
         if self._transport is None:
             return
-        last = token + 1 == tokens
+        last = index + 1 == tokens
         reason = '"length"' if last else "null"
         text = (
             f'data: {{"choices":[{{"index":0,"delta":{{"content":"{time.perf_counter_ns()} "}},'
@@ -75,7 +75,7 @@ class NullServer(asyncio.Protocol):
         )
         self._transport.write(_chunk(text.encode()))
         if not last:
-            self._later(begin_s, token + 1, tokens)
+            self._later(begin_s, index + 1, tokens)
             return
         self._transport.write(_chunk(END) + b"0\r\n\r\n")
         self._busy = False

@@ -34,10 +34,11 @@ UNITS = (
 UNITLESS = {
     # counts that are their own unit
     "slots", "steps", "requests", "rows", "tokens", "count", "users", "limit", "loop", "batch", "window", "until",
-    "copies", "columns", "usual", "least", "most", "shortest", "repeats", "interval_repeats",
+    "copies", "columns", "usual", "least", "most", "shortest", "repeats", "interval_repeats", "shards", "processes",
+    "max_concurrency", "stop_after_failures",
     # ids, seeds and indices
     "seed", "slot", "position", "number", "index", "at", "line", "layer", "first", "last", "other", "place", "i", "low",
-    "high", "order", "repeat",
+    "high", "order", "repeat", "rank",
     # in the clock's own unit
     "step_start", "step_end",
     # dimensionless by nature
@@ -47,7 +48,8 @@ UNITLESS = {
     # of models and machines, in the field's own words
     "matrices", "experts", "active_experts", "tp",
     # of statistics: counts, and values in the unit of what they are statistics of
-    "pairs", "needed", "sides", "families", "freedom", "ratio", "centre", "spread", "effect", "shift", "margin", "threshold",
+    "pairs", "needed", "sides", "families", "freedom", "ratio", "centre", "spread", "effect",
+    "shift", "margin", "threshold",
     # of HTTP: codes, ports, and counts of connections, events and reads
     "http_status", "port", "session", "connections", "prewarm", "prewarm_at_once", "peak", "connection_reused",
     "resends", "reasoning_events", "content_reads",

@@ -16,12 +16,12 @@ from results.comparison.wording import (
     COLUMNS,
     cell_title,
     difference_lines,
-    gate_line,
     remarks,
     request_lines,
     rows,
     title_of,
 )
+from results.gates import gate_line
 
 STYLES = {"better": "green", "worse": "red", "MISSED": "bold red"}
 Json = Mapping[str, Any]

@@ -18,14 +18,25 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-def exit_code(summaries: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], stopped: bool) -> int:
-    """Of a run: interrupted, then every request failed, then INVALID. Of a sweep INVALID comes before the failures."""
+def exit_code(
+    summaries: Sequence[Mapping[str, Any]],
+    verdicts: Sequence[Mapping[str, Any]],
+    stopped: bool,
+    gates: Sequence[Mapping[str, Any]] = (),
+) -> int:
+    """Of a run: interrupted, then every request failed, then INVALID, then a gate missed.
+
+    Of a sweep INVALID and gates come before the failures.
+    """
     if stopped:
         return Exit.INTERRUPTED
     requests = [summary["requests"] for summary in summaries]
     invalid = not all(verdict["valid"] for verdict in verdicts)
-    if invalid and len(requests) > 1:
-        return Exit.INVALID
+    missed = not all(gate["passed"] for gate in gates)
+    if len(requests) > 1 and (invalid or missed):
+        return Exit.INVALID if invalid else Exit.GATE_MISSED
     if requests and all(one["failed"] and not one["completed"] for one in requests):
         return Exit.ALL_FAILED
-    return Exit.INVALID if invalid else Exit.OK
+    if invalid:
+        return Exit.INVALID
+    return Exit.GATE_MISSED if missed else Exit.OK

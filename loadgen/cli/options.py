@@ -90,11 +90,11 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
     """
     saved = given.get("config")
     texts = _saved(Path(saved)) if saved else {}
-    keys = {_argument(option): key_of(option) for _, option in options().values()}
+    known = {_argument(option): option for _, option in options().values()}
     flags = {
-        keys[name]: list(text) if isinstance(text, tuple) else text
+        key_of(known[name]): list(text) if isinstance(text, tuple) else text
         for name, text in given.items()
-        if name in keys and isinstance(text, str | tuple) and text
+        if name in known and text and isinstance(text, tuple if known[name].many else str)
     }
     if given.get("concurrency") and complete:
         flags |= {"arrival": "closed", "users": given["concurrency"]}

@@ -15,6 +15,7 @@ from results.figures import shown
 
 CODES = {Likeness.REPRODUCED: Exit.OK, Likeness.DIFFERS: Exit.DIFFERS, Likeness.INCONCLUSIVE: Exit.INCONCLUSIVE}
 STYLES = {Likeness.REPRODUCED: "green", Likeness.DIFFERS: "bold red", Likeness.INCONCLUSIVE: "yellow"}
+NO_NUMBER = "no number of new runs would: a single first run is too uncertain; measure both with --repeats and compare"
 Json = Mapping[str, Any]
 
 
@@ -28,8 +29,9 @@ def print_reproduction(document: Json) -> None:
     console = Console(width=WIDTH, highlight=False)
     verdict = Likeness(document["verdict"])
     console.print(Text(plain(f"{verdict}: {document['why']}"), style=STYLES[verdict]))
-    if document["needed"] is not None:
-        console.print(Text(f"about {document['needed']} runs in all would decide it"))
+    if verdict is Likeness.INCONCLUSIVE:
+        needed = document["needed"]
+        console.print(Text(f"about {needed} new runs in all would decide it" if needed else NO_NUMBER))
     for line in (*document["faults"], *(_invalid(one) for one in document["invalid"])):
         console.print(Text(plain(line), style=STYLES[Likeness.DIFFERS]))
     if document["outputs"] is not None:

@@ -6,15 +6,25 @@ from typing import Any
 import click
 
 from loadgen.cli.exit_codes import exit_code
+from loadgen.cli.gating import gate_options, judge_points, read_gates
 from loadgen.cli.options import GroupedCommand, config_options, one_line_errors, read_config
 
 
 @click.command(cls=GroupedCommand)
 @config_options("workload", "trace", "engine", "target", "run")
 @click.option("--dry-run", is_flag=True, help="print what would run, and stop")
+@gate_options
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 @click.pass_context
-def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> None:
+def run(
+    ctx: click.Context,
+    /,
+    dry_run: bool,
+    as_json: bool,
+    fail_on: tuple[str, ...],
+    junit_file: str | None,
+    **given: Any,
+) -> None:
     """Play one schedule against one engine or server and write a run folder with a report.
 
     \b
@@ -23,7 +33,7 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
     tokenload run --clock modelled --trace conv.csv --window 25m..35m --rate 2
     """
     with one_line_errors():
-        config = read_config(given)
+        config, gates = read_config(given), read_gates(fail_on)
         from loadgen.cli.scorecard import Progress, plan_lines, print_plan, print_scorecard
         from loadgen.session import execute, prepare
         from results.report import write_report
@@ -37,10 +47,12 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
         with Progress(len(prepared.schedule)) as progress:
             outcome = execute(prepared, progress)
         page = write_report(outcome.folder)
+        told = [{"summary": outcome.summary, "verdict": outcome.verdict}]
+        judged = judge_points(gates, told, junit_file, outcome.folder.name)
     if as_json:
         found = {"folder": str(outcome.folder), "report": str(page), "stopped": outcome.stopped}
-        click.echo(json.dumps({**found, "verdict": outcome.verdict, **outcome.summary}))
+        click.echo(json.dumps({**found, "verdict": outcome.verdict, "gates": judged, **outcome.summary}))
     else:
         print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
         click.echo(str(page))
-    ctx.exit(exit_code([outcome.summary], [outcome.verdict], outcome.stopped))
+    ctx.exit(exit_code([outcome.summary], [outcome.verdict], outcome.stopped, judged))

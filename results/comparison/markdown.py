@@ -7,12 +7,13 @@ from results.comparison.wording import (
     COLUMNS,
     cell_title,
     difference_lines,
-    gate_line,
     remarks,
     request_lines,
     rows,
     title_of,
 )
+from results.gates import gate_line
+from results.report.plain import plain
 
 MARKS = "\\`*_{}[]<>#+!|~"
 
@@ -33,7 +34,7 @@ def escaped(text: str) -> str:
 
 def _gates(one: Mapping[str, Any]) -> Iterator[str]:
     for gate in one["gates"]:
-        yield f"- {'✅' if gate['passed'] else '❌'} {escaped(gate_line(gate))}"
+        yield f"- {'✅' if gate['passed'] else '❌'} {escaped(plain(gate_line(gate)))}"
     if one["gates"]:
         yield ""
 

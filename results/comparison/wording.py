@@ -94,11 +94,6 @@ def difference_lines(comparison: Json) -> Iterator[str]:
             yield f"{kind}: {plain(one['field'])}: {_value(one['a'])}, {_value(one['b'])}"
 
 
-def gate_line(gate: Json) -> str:
-    """`passed` or `MISSED`, the gate, and why."""
-    return f"{'passed' if gate['passed'] else 'MISSED'}: {gate['gate']} ({plain(gate['at'])}): {plain(gate['text'])}"
-
-
 def _remarks_of(cell: Json) -> Iterator[str]:
     where = cell_title(cell)
     unstable = [f["title"] for f in cell["figures"].values() if f["a"].get("unstable") or f["b"].get("unstable")]

@@ -6,6 +6,7 @@ import numpy as np
 
 from results.columns import int64, is_null
 from results.recording import Recording
+from results.status import Status
 
 MOST_PLACES = 400
 NS_PER_S = 1e9
@@ -21,8 +22,14 @@ class Flight:
 
 
 def in_flight(recording: Recording) -> Flight:
-    """From 0 to the last end, at up to 400 times; whoever never ended stays."""
+    """From 0 to the last end, at up to 400 times; whoever never ended stays.
+
+    Of a run that was stopped or died, up to then: what it never sent was never in flight.
+    """
     due = int64(recording.requests["due_ns"])
+    if recording.stopped_ns is not None:
+        unsent = recording.requests["status"] == Status.NOT_DISPATCHED
+        due = due[~unsent | (due <= recording.stopped_ns)]
     ends = int64(recording.requests["end_ns"])
     arrived = np.sort(due[~is_null(due)])
     ended = np.sort(ends[~is_null(ends)])

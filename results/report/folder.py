@@ -22,11 +22,12 @@ from results.report.asked import (
 from results.report.differences import differences
 from results.report.failures import Failures, failures_of
 from results.report.judging import verdict_of
+from results.report.scrapes import with_server
 from results.report.servers import cap_text, is_server, unlike_names
 from results.report.verdicts import NOT_JUDGED, Verdict
 from results.report.wire import End, ends_of, wire_figures
 from results.slo import parse_slo
-from results.store import INCOMPLETE, file_sha256, load_run
+from results.store import INCOMPLETE, Run, file_sha256, load_run
 from results.summary import summarise
 
 Json = dict[str, Any]
@@ -222,20 +223,20 @@ def _with_rows(point: Point, shared_config: Json, count: int) -> Point:
     return replace(
         point,
         state=run.label or COMPLETE,
-        info=run.info,
         conditions=conditions,
         summary=summary,
         workload=workload_of(run.recording.schedule),
         failures=failures_of(run.recording),
         verdict=verdict,
         faults=(*faults, *([] if run.label == INCOMPLETE else _faults(point.folder, run.info, summary))),
-        **(_of_server(run.recording) if is_server(run.info) else {}),
+        **(_of_server(run) if is_server(run.info) else {"info": run.info}),
     )
 
 
-def _of_server(recording: Recording) -> Json:
-    ends, more_ends = ends_of(recording)
-    return {"remote": True, "wire": wire_figures(recording), "ends": ends, "more_ends": more_ends}
+def _of_server(run: Run) -> Json:
+    ends, more_ends = ends_of(run.recording)
+    info = with_server(run.folder, run.info)
+    return {"remote": True, "info": info, "wire": wire_figures(run.recording), "ends": ends, "more_ends": more_ends}
 
 
 def _unread(point: Point, fault: str) -> Point:

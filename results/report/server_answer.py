@@ -10,6 +10,7 @@ from results.report.load_words import BURST, CLOSED, load_text
 from results.report.plain import joined
 from results.report.servers import calibration_of, told_by_server
 from results.report.table import Cell, Heading, figure_cell
+from results.store import INCOMPLETE
 
 Column = tuple[Heading, Callable[[tuple[Point, ...]], Cell]]
 NOT_OBSERVABLE = "not observable"
@@ -115,10 +116,17 @@ def _uncalibrated(points: tuple[Point, ...]) -> str:
     if not without:
         return ""
     where = "" if len(without) == len(points) else f" at {len(without)} of {len(points)} points"
-    return (
-        f"This client was not calibrated{where}: how much of each latency is its own is not known. Leave out "
-        "--no-calibrate, or see tokenload calibrate."
-    )
+    why = " and ".join(dict.fromkeys(why_uncalibrated(point) for point in without))
+    return f"This client was not calibrated{where} ({why}): how much of each latency is its own is not known."
+
+
+def why_uncalibrated(point: Point) -> str:
+    """Why nobody knows the client's own error, with what to do."""
+    if "no-calibrate" in (point.info.get("config") or {}):
+        return "leave out --no-calibrate"
+    if point.state == INCOMPLETE:
+        return "the run did not come to its end"
+    return "the calibration failed: see tokenload calibrate"
 
 
 def _figure(spelling: str, group: str, name: str) -> Callable[[tuple[Point, ...]], Cell]:

@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from results.columns import int64, is_null
-from results.metrics import Float64, events_of, failed, tokens_by_event, ttft_ns
+from results.columns import int64
+from results.metrics import Float64, Mask, events_of, failed, measured, tokens_by_event, ttft_ns
 from results.recording import Recording
 from results.report.charts import Chart
 from results.report.flight import in_flight
 from results.report.folder import Folder, Point, recording_of
 from results.report.load_words import load_text
 from results.report.pictures import chosen_load
+from results.report.scrapes import table_of
 from results.report.server_answer import advice_of
 from results.server.panels import Panel, panels
-from results.server.table import ServerTable, read_scrapes, read_server
+from results.status import Status
 
 Json = dict[str, Any]
 CLIENT, SERVER, WAITING, FAILED = "var(--engine-2)", "var(--engine-1)", "var(--engine-4)", "var(--bad)"
@@ -27,6 +28,7 @@ MOST_DOTS = 2_000
 GAP_SHARE = 0.3
 """Of a picture's height, between it and the next: room for the title."""
 MOST_PLACES = 6
+EDGE_SHARE = 0.015
 RUNNING = "running_max"
 """The figure of the server's summary whose advice says why nothing was told."""
 
@@ -50,15 +52,10 @@ def server_charts(folder: Folder) -> tuple[Chart, ...]:
 def scrapes_of(point: Point) -> tuple[dict[str, Panel], str]:
     """What the server told over time; why there is none, where there is none."""
     try:
-        table = _table(point)
-        return (panels(table) if table is not None and len(table) else {}), ""
+        table = table_of(point.folder)
+        return (panels(table) if table is not None else {}), ""
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         return {}, f"server.parquet cannot be read: {type(error).__name__}"
-
-
-def _table(point: Point) -> ServerTable | None:
-    parts = point.folder / "parts"
-    return read_server(point.folder) or (read_scrapes(parts) if parts.is_dir() else None)
 
 
 def _chart(number: int, point: Point) -> Chart:
@@ -135,10 +132,10 @@ def _dots(recording: Recording) -> tuple[Json, ...]:
     """One mark a request, of many an even choice; failures as crosses at the foot."""
     due = int64(recording.requests["due_ns"])
     ttft = ttft_ns(recording, events_of(recording)) / NS_PER_MS
-    rows = np.flatnonzero(~is_null(due))
+    rows = np.flatnonzero(measured(recording))
     rows = rows[:: max(1, -(-len(rows) // MOST_DOTS))]
     good = rows[np.isfinite(ttft[rows]) & (ttft[rows] > 0)]
-    lost = rows[failed(recording)[rows]]
+    lost = rows[_lost(recording)[rows]]
     foot = float(ttft[good].min()) if len(good) else 1.0
     dots = {"type": "scatter", "mode": "markers", "showlegend": False}
     seen = {
@@ -159,6 +156,13 @@ def _dots(recording: Recording) -> tuple[Json, ...]:
         "showlegend": bool(len(lost)),
     }
     return (seen, crosses) if len(lost) else (seen,)
+
+
+def _lost(recording: Recording) -> Mask:
+    """What failed; of a run that was cut short, what was never sent is no failure."""
+    cut_short = recording.stopped_ns is not None
+    unsent = np.asarray(recording.requests["status"] == Status.NOT_DISPATCHED)
+    return failed(recording) & ~(unsent & cut_short)
 
 
 def _known(values: Float64) -> list[float | None]:
@@ -182,8 +186,14 @@ def _layout(strips: tuple[Strip, ...]) -> Json:
         domain = [round(1 - (at + 1) * share, 4), round(top, 4)]
         layout[f"yaxis{at + 1 if at else ''}"] = {**strip.axis, "domain": domain, "nticks": 4}
         layout["annotations"].append(_title(strip.title, domain[1]))
-    layout["xaxis"] = {"title": {"text": "time, s"}, "anchor": _axis("y", len(strips) - 1)}
+    layout["xaxis"] = {"title": {"text": "time, s"}, "anchor": _axis("y", len(strips) - 1), "range": _times(strips)}
     return layout
+
+
+def _times(strips: tuple[Strip, ...]) -> list[float]:
+    """From time 0 to the last that is drawn: scrapes of the warm-up stand to the left of it."""
+    last_s = max((float(x) for strip in strips for trace in strip.traces for x in trace["x"]), default=1.0)
+    return [round(-EDGE_SHARE * last_s, 3), round((1 + EDGE_SHARE) * last_s, 3)]
 
 
 def _title(text: str, height_share: float) -> Json:

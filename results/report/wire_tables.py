@@ -214,7 +214,7 @@ def calibration_caption(folder: Folder) -> str:
     """Whether the calibration's errors may be subtracted: never."""
     if any(calibration_of(point.info) for point in folder.points if point.remote):
         return "What this client adds on this machine. The errors stand beside the figures and are never subtracted."
-    return "Not calibrated: leave out --no-calibrate to know this client's own error."
+    return "Not calibrated: this client's own error is not known."
 
 
 def ends_table(folder: Folder) -> Table:

@@ -34,7 +34,7 @@ class Repeated:
         known = self._frames.get(frame)
         if known is None:
             self._meet(frame, start)
-        elif start < end and ESCAPE not in (written := data[start:end]):
+        elif ESCAPE not in (written := data[start:end]):
             try:
                 text = written.decode()
             except UnicodeDecodeError:

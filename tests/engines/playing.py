@@ -5,6 +5,8 @@ from typing import Any
 
 from engines.cost import DurationPs, HashExecutor, LinearCost
 from engines.engine import Engine
+from engines.executor import MixedCost
+from engines.paged import PagedEngine
 from engines.policies import Policy
 from engines.slots import Batch, CostModel, Executor, SlotEngine
 from loadgen.clock import Clock, ModelledClock
@@ -52,6 +54,11 @@ EVERY_STEP_1_NS = linear_ps(NS, 0, NS, 0)
 def engine_of(policy: Policy, cost: CostModel | None = EVERY_STEP_1_NS, executor: Executor | None = None) -> SlotEngine:
     """A slot engine on the executor that computes nothing."""
     return SlotEngine(policy, executor or HashExecutor(), cost)
+
+
+def paged_engine_of(policy: Policy, cost: MixedCost = EVERY_STEP_1_NS, executor: Executor | None = None) -> PagedEngine:
+    """An engine for a policy with a budget of tokens a step."""
+    return PagedEngine(policy, executor or HashExecutor(), cost)
 
 
 class Numbering:

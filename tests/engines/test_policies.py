@@ -32,6 +32,7 @@ from tests.engines.playing import (
     engine_of,
     in_flight_request_ns,
     linear_ps,
+    paged_engine_of,
     play,
     schedule_of,
     statuses,
@@ -161,7 +162,8 @@ def test_every_policy_of_the_catalogue_serves_everything(name: str) -> None:
     outputs = generator.integers(1, 20, 150)
     due = np.cumsum(generator.integers(0, 40_000, 150))
     schedule = schedule_of(outputs.tolist(), due.tolist(), generator.integers(1, 30, 150).tolist())
-    recording = play(schedule, engine_of(policy, linear_ps(3_000_000, 100_000, 2_000_000, 50_000)))
+    build = engine_of if policy.budget_tokens is None else paged_engine_of
+    recording = play(schedule, build(policy, linear_ps(3_000_000, 100_000, 2_000_000, 50_000)))
     assert statuses(recording) == ["ok"] * 150
     assert column(recording, "output_tokens") == outputs.tolist()
     states = np.stack([recording.steps[state] for state in SLOT_STATES])

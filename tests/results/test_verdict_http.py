@@ -243,6 +243,7 @@ def test_an_overload_withholds_its_latencies_in_every_split():
         assert place["ttft_ms"]["of_this_run"]["p50"] > 0
         assert place["tpot_ms"]["p50"] > 0
     assert summary["ttft_net_ms"]["withheld"] == "OVERLOADED"
+    assert summary["queue_wait_ms"]["p50"] == 0.05
 
 
 def test_of_several_reasons_the_first_counts():

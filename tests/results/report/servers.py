@@ -1,6 +1,6 @@
 """Run and sweep folders of servers to report on, made from streams without a server: every text and time is given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ from results.case import RunFacts
 from results.judged import judged
 from results.recording import Recording
 from results.server.summary import server_summary
-from results.server.table import ServerTable, make_table, write_server
+from results.server.table import RUN_START, STREAM_ENDING, ServerTable, make_table, write_server
 from results.slo import parse_slo
 from results.status import Status
 from results.store import COMPLETE, RunFolder, write_json
-from tests.results.streams import Stream, streamed
+from tests.results.streams import Stream, part_of, streamed
 
 MS, S = 1_000_000, 1_000_000_000
 URL = "http://127.0.0.1:8000/v1"
@@ -78,9 +78,9 @@ def failing(streams: Sequence[Stream], count: int, error: str, http_status: int 
     return [*lost, *streams[count:]]
 
 
-def scrapes(seconds: int = 12, kind: str = "vllm", slots: int = 4) -> ServerTable:
+def scrape_rows(seconds: int = 12, kind: str = "vllm", slots: int = 4) -> list[dict[str, Any]]:
     """One scrape a second of a server whose slots are half used."""
-    names = {
+    names: dict[str, Callable[[int], float]] = {
         f"{kind}:num_requests_running": lambda at: float(at % 3),
         f"{kind}:num_requests_waiting": lambda at: float(at % 2),
         f"{kind}:kv_cache_usage_perc": lambda at: min(at / 20, 1.0),
@@ -89,35 +89,26 @@ def scrapes(seconds: int = 12, kind: str = "vllm", slots: int = 4) -> ServerTabl
         f"{kind}:iteration_tokens_total_count": lambda at: at * 80.0 * 2 / slots,
         "process_start_time_seconds": lambda at: 5.0,
     }
-    return make_table(
-        {
-            "round": at,
-            "t_ns": at * S,
-            "request_ns": MS,
-            "url": "http://127.0.0.1:8000/metrics",
-            "name": name,
-            "labels": "",
-            "value": told(at),
-        }
-        for at in range(seconds + 1)
-        for name, told in names.items()
-    )
+    return [_row(at, name, told(at)) for at in range(seconds + 1) for name, told in names.items()]
+
+
+def scrapes(seconds: int = 12) -> ServerTable:
+    """Those rows as a table."""
+    return make_table(scrape_rows(seconds))
+
+
+def _row(at: int, name: str, value: float) -> dict[str, Any]:
+    return {
+        "round": at, "t_ns": at * S, "request_ns": MS, "url": "http://127.0.0.1:8000/metrics", "name": name,
+        "labels": "", "value": value,
+    }  # fmt: skip
 
 
 def make_served(folder: Path, served: Served) -> Path:
     """One run folder, as a session would have written it."""
     recording = _recorded(served)
     schedule = recording.schedule
-    watched = server_summary(served.scrapes, 0, None, served.slots) if served.scrapes is not None else {}
-    ceiling_eps = CALIBRATION["ceiling_events_per_s"]
-    info = {
-        "tokenload_version": "0.0.0", "started_utc": STARTED, "clock": "real", "target": "http", "repeats": 1,
-        "clean_tree": True, "config": _config(served), "schedule_sha256": schedule.sha256, "calibration": CALIBRATION,
-        "facts": {"ceiling_eps": ceiling_eps}, "ended_early": None, **watched,
-        "engine": {"policy": "server", "api": "openai-chat", "served_model": served.model, "slots": served.slots},
-        **served.info,
-    }  # fmt: skip
-    run = RunFolder(folder, schedule, info)
+    run = RunFolder(folder, schedule, _info(served, schedule.sha256))
     facts = RunFacts("real", schedule.sha256, "http", None if served.status == COMPLETE else "STOPPED")
     summary, verdict = judged(recording, parse_slo(LIMITS), facts)
     run.info["verdict"] = verdict.to_json()
@@ -125,6 +116,33 @@ def make_served(folder: Path, served: Served) -> Path:
     if served.scrapes is not None:
         write_server(served.scrapes, folder)
     return folder
+
+
+def make_killed(folder: Path, served: Served, ended: int, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """The folder of a run whose process died when so many requests had ended, and what it had scraped by then."""
+    import pyarrow as pa
+
+    told = _info(replace(served, scrapes=None), (schedule := _recorded(served).schedule).sha256)
+    run = RunFolder(folder, schedule, {**told, "calibration": None})
+    with run.writer() as writer:
+        writer.write(part_of(dict(enumerate(served.streams[:ended]))))
+    start = {**_row(0, RUN_START, 0.0), "url": ""}
+    table = pa.Table.from_pylist([start, *rows])
+    with pa.ipc.new_stream(folder / "parts" / f"0000{STREAM_ENDING}", table.schema) as stream:
+        stream.write_table(table)
+    return folder
+
+
+def _info(served: Served, schedule_sha256: str) -> dict[str, Any]:
+    watched = server_summary(served.scrapes, 0, None, served.slots) if served.scrapes is not None else {}
+    ceiling_eps = CALIBRATION["ceiling_events_per_s"]
+    return {
+        "tokenload_version": "0.0.0", "started_utc": STARTED, "clock": "real", "target": "http", "repeats": 1,
+        "clean_tree": True, "config": _config(served), "schedule_sha256": schedule_sha256, "calibration": CALIBRATION,
+        "facts": {"ceiling_eps": ceiling_eps}, "ended_early": None, **watched,
+        "engine": {"policy": "server", "api": "openai-chat", "served_model": served.model, "slots": served.slots},
+        **served.info,
+    }  # fmt: skip
 
 
 def make_served_sweep(out: Path, *points: Served) -> Path:

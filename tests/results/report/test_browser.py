@@ -9,6 +9,7 @@ from results.report import write_report
 from tests.results.report.browser import CHROMIUM, Seen, look
 from tests.results.report.folders import make_run, make_sweep
 from tests.results.report.reading import read
+from tests.results.report.servers import Served, answers, make_served, make_served_sweep, scrapes
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: the page was not opened")
 WIDTH = "document.documentElement.scrollWidth"
@@ -96,3 +97,19 @@ def test_hostile_names_do_nothing_in_a_browser(tmp_path: Path) -> None:
     assert seen.found["typeof window.evil"] == "undefined" and seen.found[links] == 0
     assert name in seen.found[names].replace("\u00a0", " ")
     assert (len(seen.requests), seen.complaints) == (1, [])
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
+def test_a_servers_page_opens_with_its_panels_on_one_axis(tmp_path: Path, width: int, dark: bool) -> None:
+    """No request, no complaint, nothing sticks out; one time axis under all panels; a model's name is only text."""
+    model = "<script>window.evil=1</script>%{x}"
+    served = Served(answers(), model=model, scrapes=scrapes(), slots=4)
+    panels = "Object.keys(document.querySelector('#chart-server-0')._fullLayout._plots).sort().join()"
+    for folder in (make_served(tmp_path / "run", served), make_served_sweep(tmp_path, served)):
+        page = write_report(folder)
+        seen = look(page, WIDTH, DRAWN, panels, "typeof window.evil", width=width, dark=dark)
+        assert (seen.requests, seen.complaints) == ([page.resolve().as_uri()], [])
+        assert seen.found[WIDTH] <= width and seen.found["typeof window.evil"] == "undefined"
+        assert seen.found[DRAWN] == len(read(page.read_text()).charts)
+        assert seen.found[panels] == "xy,xy2,xy3,xy4,xy5"

@@ -21,8 +21,10 @@ from tests.results.report.servers import (
     Served,
     answers,
     failing,
+    make_killed,
     make_served,
     make_served_sweep,
+    scrape_rows,
     scrapes,
 )
 
@@ -231,8 +233,10 @@ def test_a_withheld_latency_is_no_figure_anywhere(tmp_path: Path) -> None:
 
 def test_an_uncalibrated_client_is_said_to_be_one(tmp_path: Path) -> None:
     """Its own error is not known, and not 0."""
-    folder = make_served(tmp_path / "run", Served(answers(), info={"calibration": None, "facts": {}}))
-    assert "This client was not calibrated: how much of each latency is its own is not known." in page_of(folder).text
+    served = Served(answers(), config={"no-calibrate": "true"}, info={"calibration": None, "facts": {}})
+    folder = make_served(tmp_path / "run", served)
+    said = "This client was not calibrated (leave out --no-calibrate): how much of each latency is its own"
+    assert said in page_of(folder).text
     assert tiles(folder / "report.html")["client.ceiling_share"] == "not known"
 
 
@@ -248,6 +252,14 @@ def test_two_pages_of_one_folder_are_the_same_bytes(run: Path, sweep: Path) -> N
     """Also with a server's panels."""
     for folder in (run, sweep):
         assert write_report(folder).read_bytes() == write_report(folder).read_bytes()
+
+
+def test_the_command_repeats_lists_and_flags_as_they_are_typed(tmp_path: Path) -> None:
+    """A flag has no value, and an option that may be given again is given again."""
+    config = {"no-calibrate": "true", "metrics-url": ["http://127.0.0.1:1/metrics", "http://127.0.0.1:2/metrics"]}
+    found = page_of(make_served(tmp_path / "run", Served(answers(), config=config)))
+    urls = "--metrics-url http://127.0.0.1:1/metrics --metrics-url http://127.0.0.1:2/metrics"
+    assert f"tokenload run {urls} --no-calibrate --rate 10 " in found.text
 
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J{{ 7*7 }}</td><img src=x onerror=alert(2)>"
@@ -271,3 +283,16 @@ def test_text_of_a_server_is_text(tmp_path: Path) -> None:
     assert [tag for tag, _ in found.elements if tag in strange] == [tag for tag, _ in usual.elements if tag in strange]
     assert "alert(1)</script>" in found.text and "␛[2J{{ 7*7 }}" in found.text
     assert "\x1b" not in pages["hostile"] and "<script>alert" not in pages["hostile"]
+
+
+def test_a_killed_run_shows_the_servers_side_from_its_parts(tmp_path: Path) -> None:
+    """The panels and the summary as far as the scrapes reach; what was never sent was never in flight."""
+    served = Served(answers(), config={"slots": "4"})
+    folder = make_killed(tmp_path / "run", served, 60, scrape_rows(seconds=6))
+    found = page_of(folder)
+    assert "INCOMPLETE: this run did not come to its end" in found.text
+    assert "the run did not come to its end): how much of each latency is its own is not known" in found.text
+    assert found.values["answer servers", NAME, "server.unused_slot_fraction"] == pytest.approx(0.5)
+    flight = next(one for one in found.charts["server-0"]["data"] if one["name"] == "client: in flight")
+    assert max(flight["x"]) < 7 and max(flight["y"]) <= 2
+    assert "failed" not in [trace["name"] for trace in found.charts["server-0"]["data"]]

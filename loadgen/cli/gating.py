@@ -1,0 +1,55 @@
+"""--fail-on of run and sweep: absolute gates on what was measured, and the files that a CI system reads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from results.gates import Gate
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Json = dict[str, Any]
+
+
+def gate_options(command: Command) -> Command:
+    """--fail-on and --junit."""
+    command = click.option("--junit", "junit_file", metavar="FILE", help="write the gates as JUnit XML")(command)
+    return click.option("--fail-on", multiple=True, metavar="GATES", help="what must not be: 'ttft_p99>500ms'")(command)
+
+
+def read_gates(texts: Sequence[str]) -> "tuple[Gate, ...]":
+    """Before anything runs. ValueError for one that cannot be read, or that needs a baseline."""
+    if not texts:
+        return ()
+    from results.gates import parse_gates, refuse_relative
+
+    gates = tuple(gate for text in texts for gate in parse_gates(text))
+    refuse_relative(gates)
+    return gates
+
+
+def judge_points(
+    gates: "Sequence[Gate]", points: Sequence[Mapping[str, Any]], junit_file: str | None, name: str
+) -> list[Json]:
+    """Each gate at each engine and load, over its repeats; printed on stderr, so that --json stays one document.
+
+    A point has `summary` and `verdict`, and `engine` and `load` where there are several.
+    """
+    if not gates:
+        return []
+    from loadgen.cli.scorecard import plain
+    from results.comparison.junit import junit
+    from results.gates import gate_line, judge_places
+
+    places: dict[str, list[tuple[Json, Json]]] = {}
+    for point in points:
+        place = f"{point['engine']} at {point['load']}" if "load" in point else ""
+        places.setdefault(place, []).append((point["summary"], point["verdict"]))
+    found = judge_places(gates, places)
+    for told in found:
+        click.echo(plain(gate_line(told)), err=True)
+    if junit_file:
+        Path(junit_file).write_text(junit({name: found}), encoding="utf-8")
+    return found
