@@ -24,5 +24,6 @@ POLICIES = {
 EXECUTORS = {
     "cost": ("engines.cost:hash_executor", "computes nothing; its steps are billed by the cost model"),
     "roofline": ("engines.roofline:roofline", "computes nothing; billed as hardware=h100-sxm,model=llama-3.1-8b,tp=1"),
+    "fitted": ("engines.cost:fitted_executor", "computes nothing; billed as costs=FILE.toml of `tokenload fit` says"),
     "tinygpt": ("engines.torch_executor:tinygpt_executor", "a 5.8 M parameter transformer in torch on this CPU"),
 }

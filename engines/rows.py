@@ -14,7 +14,7 @@ def row_of(reference: str, table: Mapping[str, Row], kind: type[Row], what: str)
     if reference in table:
         return table[reference]
     if not reference.endswith(".toml"):
-        raise ValueError(f"unknown {what} {reference!r}: known are {', '.join(table)}, and FILE.toml")
+        raise ValueError(f"unknown {what} {reference!r}: known are {', '.join([*table, 'FILE.toml'])}")
     path = Path(reference)
     try:
         values = tomllib.loads(path.read_text())

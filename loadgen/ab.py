@@ -115,8 +115,8 @@ def _run_pair(session: Session, progress: Progress) -> None:
         folder = session.folder / "pairs" / f"{pair:03d}-{'ab'[side]}"
         text = f"pair {pair + 1}, {label}"
 
-        def show(ended: int, text: str = text, rows: int = rows) -> None:
-            progress(text, ended, rows)
+        def show(ended_requests: int, text: str = text, rows: int = rows) -> None:
+            progress(text, ended_requests, rows)
 
         outcome = execute(prepared, show, folder, session.pairs or STAGES[-1][0])
         point = {"engine": label, "load": "all", "repeat": pair, "order": len(session.points)}

@@ -42,9 +42,12 @@ class Player(Protocol):
         """From time 0 to the end."""
         ...
 
-    def close(self) -> Mapping[str, Any]:
-        """Give everything back; what is known only now, for run.json; under `facts` what the verdict needs."""
+    def found(self) -> Mapping[str, Any]:
+        """After the run: what is known only now, for run.json; under `facts` what the verdict needs."""
         ...
+
+    def close(self) -> None:
+        """Give everything back, whatever has been opened."""
 
 
 class EnginePlayer:
@@ -80,6 +83,9 @@ class EnginePlayer:
         clock = make_clock(self._config.clock, str(self._engine.describe().get("cost_source", "wall")))
         return play_engine(self._schedule, self._engine, clock, emit, control)
 
-    def close(self) -> Mapping[str, Any]:
-        """Nothing to give back."""
+    def found(self) -> Mapping[str, Any]:
+        """Nothing more."""
         return {}
+
+    def close(self) -> None:
+        """Nothing to give back."""

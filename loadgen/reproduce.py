@@ -60,8 +60,8 @@ def run_reproduction(one: Reproduction, progress: Progress, allowed: tuple[str, 
         prepared = prepare(config)
         rows = len(prepared.schedule)
 
-        def show(ended: int, number: int = number, rows: int = rows) -> None:
-            progress(f"run {number + 1} of {one.count}", ended, rows)
+        def show(ended_requests: int, number: int = number, rows: int = rows) -> None:
+            progress(f"run {number + 1} of {one.count}", ended_requests, rows)
 
         outcome = execute(prepared, show, one.folder / "runs" / f"{number:03d}", one.count)
         if outcome.stopped:

@@ -54,7 +54,8 @@ class ServerWatch:
         """A last round; the long table is written, and what it comes to is told. {} when nothing was watched."""
         if self._scrape is None or self._folder is None:
             return {}
-        self._scrape.stop()
+        scrape, self._scrape = self._scrape, None
+        scrape.stop()
         if self._origin_ns is None:
             return {}
         table = read_scrapes(self._folder / "parts", self._origin_ns)

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,42 +64,48 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, 
     ValueError when it cannot be played; OSError when the folder cannot be written: what has been written by then
     stays readable.
     """
-    config, schedule, player = prepared.config, prepared.schedule, prepared.player
-    player.open()
-    try:
-        started = datetime.now(UTC)
-        stamp = _stamp(prepared, started)
-        stamped = unfinished(stamp)
-        info = {**_info(prepared, started), "repeats": repeats, "clean_tree": _is_clean(stamped)}
-        run = RunFolder(folder or _new_folder(config, started), schedule, info, stamped)
+    config, player = prepared.config, prepared.player
+    control = Steering(config, progress, config.drain_ns if config.drain_ns is not None else player.drain_ns)
+    with ExitStack() as closing:
+        closing.callback(player.close)
+        player.open()
+        run, stamp = _begun(prepared, folder, repeats)
         warmed = player.warm_up(run.folder)
         if warmed is not None:
             write_warmup(warmed, run.folder)
         stamp = start_again(stamp)
-        control = Steering(config, progress, config.drain_ns if config.drain_ns is not None else player.drain_ns)
-        with run.writer() as writer, listening(control):
+        closing.enter_context(listening(control))  # to the end: Ctrl-C while files are written must not lose them
+        with run.writer() as writer:
             emit = Emit(writer.write, control)
             recording = player.play(run.folder, emit, control)
         conditions = finish(stamp)
-    finally:
-        found = player.close()
-    if emit.error is not None:
-        raise OSError(f"{run.folder} cannot be written on: {emit.error.strerror}; what was written can be read")
-    told = {name: value for name, value in found.items() if name != "facts"}
-    run.info.update(told, ended_early=control.reason)
-    run.info["facts"] = {**stamp_facts(conditions), **found.get("facts", {})}
-    return _finished(run, recording, conditions, control)
+        if emit.error is not None:
+            raise OSError(f"{run.folder} cannot be written on: {emit.error.strerror}; what was written can be read")
+        found = player.found()
+        run.info.update(found, ended_early=control.reason)
+        run.info["facts"] = {**stamp_facts(conditions), **found.get("facts", {})}
+        return _finished(run, recording, conditions, control)
+
+
+def _begun(prepared: Prepared, folder: Path | None, repeats: int) -> tuple[RunFolder, Stamp]:
+    """The folder, and the stamp as far as it is known."""
+    started = datetime.now(UTC)
+    stamp = _stamp(prepared, started)
+    stamped = unfinished(stamp)
+    info = {**_info(prepared, started), "repeats": repeats, "clean_tree": _is_clean(stamped)}
+    return RunFolder(folder or _new_folder(prepared.config, started), prepared.schedule, info, stamped), stamp
 
 
 def _finished(run: RunFolder, recording: Recording, conditions: Json, control: Steering) -> Outcome:
-    label = STOPPED.upper() if control.stops or control.reason else None
+    stopped = recording.stopped_ns is not None
     limits = run.info["config_effective"]["slo"]
-    summary, verdict = judged(recording, parse_slo(limits) if limits else None, facts_of(run.info, label))
+    facts = facts_of(run.info, STOPPED.upper() if stopped else None)
+    summary, verdict = judged(recording, parse_slo(limits) if limits else None, facts)
     if run.info.get("server"):
         summary["server"] = run.info["server"]
     run.info["verdict"] = verdict.to_json()
-    run.finish(recording, summary, STOPPED if label else COMPLETE, utc_text(datetime.now(UTC)), conditions)
-    return Outcome(run.folder, summary, run.info["verdict"], bool(control.stops))
+    run.finish(recording, summary, STOPPED if stopped else COMPLETE, utc_text(datetime.now(UTC)), conditions)
+    return Outcome(run.folder, summary, run.info["verdict"], stopped and control.reason is None)
 
 
 def _stamp(prepared: Prepared, started: datetime) -> Stamp:

@@ -130,18 +130,24 @@ class TargetPlayer:
             )
         )
 
-    def close(self) -> Mapping[str, Any]:
-        """Close every connection; what the server told of itself, and what this client adds to what it measures."""
-        watched = self._watch.end()
-        counts = dict(self._target.connection_counts) if self._target is not None else {}
-        if self._target is not None:
-            self._run(self._target.close())
-        if self._runner is not None:
-            self._runner.close()
-        if self._is_client:
-            return {}
+    def found(self) -> Mapping[str, Any]:
+        """What the server told of itself, and what this client adds to what it measures."""
+        watched, counts = self._watch.end(), dict(self._opened.connection_counts)
+        self._close_connections()
         calibrated = self._calibration()
         return {**watched, "connections": counts, "calibration": calibrated, "facts": self._found(watched, calibrated)}
+
+    def close(self) -> None:
+        """Connections, the scraper, the event loop."""
+        self._watch.end()
+        self._close_connections()
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def _close_connections(self) -> None:
+        if self._target is not None:
+            self._run(self._target.close())
 
     def _calibration(self) -> Json | None:
         """Measured after the run where the last one is too old, so that it delays nothing."""

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from results.columns import NULL, Int64, Table, concatenate, int64
+from results.columns import NULL, Int64, Table, int64
 from results.recording import RecordingPart
 from results.schedule import Schedule
 from results.slots import SlotEvent
@@ -71,13 +71,16 @@ class Compact:
 
 
 def compact(schedule: Schedule, parts: Sequence[RecordingPart], stopped_ns: int | None = None) -> Compact:
-    """The parts of a run in modelled time, put together as they are."""
-    tables = {
-        name: concatenate([part.tables[name] for part in parts]) for name in ("requests", "steps", "slot_events")
-    }
-    steps = {name: values for name, values in tables["steps"].items() if name != IMPLIED}
+    """The parts of a run in modelled time, put together as they are; their columns are used up."""
     in_flight = sum(int(part.tables["flight"]["request_ns"].sum()) for part in parts)
+    tables = {name: _used_up([part.tables[name] for part in parts]) for name in ("requests", "steps", "slot_events")}
+    steps = {name: values for name, values in tables["steps"].items() if name != IMPLIED}
     return Compact(schedule, _requests(schedule, tables), steps, in_flight, stopped_ns)
+
+
+def _used_up(tables: Sequence[Table]) -> Table:
+    """Rows of all tables. Each column is given up once it is copied, so that the run is never held twice."""
+    return {name: np.concatenate([table.pop(name) for table in tables]) for name in list(tables[0])}
 
 
 def _requests(schedule: Schedule, tables: dict[str, Table]) -> Table:

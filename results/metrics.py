@@ -139,6 +139,8 @@ def tokens_by_event(recording: Recording, events: Events) -> Int64:
 
     As told, where they do; else what was counted is spread over its deliveries in proportion, in whole tokens.
     """
+    if recording.token_t_ns is None:
+        return events.tokens
     ends = np.cumsum(events.tokens)
     owner = np.repeat(np.arange(len(events.first)), np.diff(recording.token_offsets))
     before = np.concatenate([[0], ends])[recording.token_offsets[:-1]]

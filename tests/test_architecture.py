@@ -37,8 +37,8 @@ UNITLESS = {
     "copies", "columns", "usual", "least", "most", "shortest", "repeats", "interval_repeats", "shards", "processes",
     "max_concurrency", "stop_after_failures",
     # ids, seeds and indices
-    "seed", "slot", "position", "number", "index", "at", "line", "layer", "first", "last", "other", "place", "i", "low",
-    "high", "order", "repeat", "rank",
+    "seed", "slot", "position", "side", "pair", "number", "index", "at", "line", "layer", "first", "last", "other",
+    "place", "i", "low", "high", "order", "repeat", "rank",
     # in the clock's own unit
     "step_start", "step_end",
     # dimensionless by nature
@@ -54,7 +54,7 @@ UNITLESS = {
     "http_status", "port", "session", "connections", "prewarm", "prewarm_at_once", "peak", "connection_reused",
     "resends", "reasoning_events", "content_reads",
     # durations whose type says the unit
-    "max_wait", "decode_base", "decode_row", "prefill_base", "prefill_token",
+    "max_wait", "decode_base", "decode_row", "prefill_base", "prefill_token", "decode_kv",
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "schedule": ("loadgen.cli.schedule", "Make a schedule, show what it is, save it."),
     "serve": ("loadgen.cli.serve", "Put an engine behind HTTP: the OpenAI API, streamed, with /metrics."),
     "calibrate": ("loadgen.cli.calibrate", "Measure this client itself: its error and its ceiling on this machine."),
+    "fit": ("loadgen.cli.fit", "Fit a cost model to a run's steps; the file is an executor."),
     "roofline": ("loadgen.cli.roofline", "Draw what batching gives on hardware that is not here."),
     "report": ("loadgen.cli.report", "Rebuild the HTML page of a run or a sweep from its rows."),
     "doctor": ("loadgen.cli.doctor", "Check this machine before measuring, and say how to mend what is wrong."),

@@ -21,17 +21,7 @@ SET_BY_SIDES = ("--engine", "--target", "--name")
 @click.option("--markdown", "markdown_file", metavar="FILE", help="write the comparison as Markdown")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 @click.pass_context
-def ab(
-    ctx: click.Context,
-    /,
-    share_cache: bool,
-    fail_on: tuple[str, ...],
-    allow: tuple[str, ...],
-    junit_file: str | None,
-    markdown_file: str | None,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def ab(ctx: click.Context, /, as_json: bool, fail_on: tuple[str, ...], **given: Any) -> None:
     """Run A and B in alternation (A B, B A, ...) on the same schedules, and say which is better.
 
     Six pairs of runs, extended to ten when undecided. Also the test of what a gateway adds: a server directly, and
@@ -51,15 +41,15 @@ def ab(
         from results.gates import parse_gates
 
         gates = tuple(gate for text in fail_on for gate in parse_gates(text))
-        session = plan_ab(read_config(given, complete=False), read_rows(AbOptions, given), share_cache)
+        session = plan_ab(read_config(given, complete=False), read_rows(AbOptions, given), given["share_cache"])
         click.echo(f"folder {session.folder}", err=True)
         try:
             with QuietProgress() as progress:
-                document = run_ab(session, progress, gates, allow)
+                document = run_ab(session, progress, gates, given["allow"])
         except StoppedError:
             click.echo(f"stopped; what there is: tokenload compare {session.folder}", err=True)
             ctx.exit(Exit.INTERRUPTED)
-        write_files(document, junit_file, markdown_file)
+        write_files(document, given["junit_file"], given["markdown_file"])
     if as_json:
         click.echo(json.dumps({"folder": str(session.folder), **document}, allow_nan=False, default=str))
     else:

@@ -94,7 +94,7 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
     flags = {
         key_of(known[name]): list(text) if isinstance(text, tuple) else text
         for name, text in given.items()
-        if name in known and text and isinstance(text, tuple if known[name].many else str)
+        if name in known and (isinstance(text, tuple) and text if known[name].many else isinstance(text, str))
     }
     if given.get("concurrency") and complete:
         flags |= {"arrival": "closed", "users": given["concurrency"]}

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,23 +13,13 @@ from loadgen.cli.options import one_line_errors
 @click.command()
 @click.argument("original", metavar="RUN_OR_REPORT")
 @click.option("--point", metavar="NAME", help="of a sweep or its report: which point, as in points/003")
-@click.option("--runs", default=5, type=click.IntRange(min=1, max=1000), metavar="K", help="new runs  [5]")
+@click.option("--runs", "count", default=5, type=click.IntRange(min=1, max=1000), metavar="K", help="new runs  [5]")
 @click.option("--margin", default="10%", metavar="SHARE", help="difference that counts as none  [10%; throughput 5%]")
 @click.option("--allow", multiple=True, metavar="FIELD", help="go on in spite of a difference in this field")
 @click.option("--out", default="runs", metavar="DIR", help="folder for run folders  [runs]")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 @click.pass_context
-def reproduce(
-    ctx: click.Context,
-    /,
-    original: str,
-    point: str | None,
-    runs: int,
-    margin: str,
-    allow: tuple[str, ...],
-    out: str,
-    as_json: bool,
-) -> None:
+def reproduce(ctx: click.Context, /, original: str, point: str | None, as_json: bool, **given: Any) -> None:
     """Check a run folder or a report, make its workload anew, run it again, and compare.
 
     The hashes of all files are checked and the summary is rebuilt from the rows; a folder that was changed is
@@ -45,12 +36,13 @@ def reproduce(
         from loadgen.reproduce import plan_reproduction, run_reproduction
         from loadgen.stopped import StoppedError
 
-        planned = plan_reproduction(read_original(Path(original), point), out, runs, parse_share(margin))
+        margin = parse_share(given["margin"])
+        planned = plan_reproduction(read_original(Path(original), point), given["out"], given["count"], margin)
         for line in planned.original.checks:
             click.echo(line, err=True)
         try:
             with QuietProgress() as progress:
-                document = run_reproduction(planned, progress, allow)
+                document = run_reproduction(planned, progress, given["allow"])
         except StoppedError:
             click.echo(f"stopped; what there is lies in {planned.folder}", err=True)
             ctx.exit(Exit.INTERRUPTED)

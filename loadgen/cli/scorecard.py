@@ -135,6 +135,13 @@ def print_scorecard(summary: dict[str, Any], verdict: dict[str, Any], label: str
     requests = summary["requests"]
     by_status = ", ".join(f"{count} {name}" for name, count in requests["by_status"].items())
     console.print(Text(f"{requests['scheduled']} scheduled, {requests['sent']} sent: {by_status or 'none'}"))
+    console.print(_latency_table(summary))
+    if any("of_this_run" in summary[key] for key, _ in LATENCY_ROWS):
+        console.print(Text("[...]: overloaded; of this run of so many requests, and growing with its length"))
+    console.print(_rate_table(summary))
+
+
+def _latency_table(summary: dict[str, Any]) -> Table:
     table = Table(title="Latency, ms from the scheduled time", title_justify="left")
     table.add_column("", no_wrap=True)
     for name in ("n", "p50", "p95", "p99", "max", "mean"):
@@ -148,9 +155,10 @@ def print_scorecard(summary: dict[str, Any], verdict: dict[str, Any], label: str
         if "of_this_run" in figures:
             cells = [f"[{text}]" for text in cells]
         table.add_row(Text(title), str(figures["n"]), *(Text(text) for text in cells))
-    console.print(table)
-    if any("of_this_run" in summary[key] for key, _ in LATENCY_ROWS):
-        console.print(Text("[...]: overloaded; of this run of so many requests, and growing with its length"))
+    return table
+
+
+def _rate_table(summary: dict[str, Any]) -> Table:
     rates, slo = summary["rates"], summary["slo"]
     table = Table(show_header=False, title="Rates and slots", title_justify="left")
     for column in ("name", "value", "what"):
@@ -163,7 +171,7 @@ def print_scorecard(summary: dict[str, Any], verdict: dict[str, Any], label: str
         table.add_row(name, _figure(summary["slots"], name), what)
     for name, what in SERVER_ROWS if "server" in summary else ():
         table.add_row(name, _figure(summary["server"], name), Text(summary["server"]["advice"].get(name, what)))
-    console.print(table)
+    return table
 
 
 def print_runs(out: Path, rows: list[dict[str, Any]]) -> None:

@@ -23,9 +23,9 @@ PER_REQUEST = {"ttft": metrics.ttft_ns, "e2e": metrics.e2e_ns}
 """What is compared request by request: for description, never for the decision."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """One run as a comparison sees it."""
+    """One run as a comparison sees it; each is itself, whatever it has in common with another."""
 
     folder: Path
     engine: str

@@ -18,6 +18,12 @@ QUEUE_BOUND = (
 FAILED_TAIL = "FAILED_TAIL"
 WITHHELD = ("NOT_STREAMING", "BUFFERED", "CHUNKED")
 """Codes under which a metric does not mean what its name says, so that no figure of it stands anywhere."""
+GOES_WITH = {
+    ("ttft_net_ms",): "ttft_ms",
+    ("wire", "head_to_token_ms"): "ttft_ms",
+    ("wire", "decode_ms"): "tpot_ms",
+}
+"""Figures that mean as much as the metric beside them does."""
 WHOLE_FROM, TENTHS_FROM = 100, 10
 
 
@@ -70,6 +76,11 @@ def requests_of(points: Sequence[Point]) -> str:
     return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}-{counts[-1]:,}" if counts else "no"
 
 
+def withheld_code(point: Point, metric: str) -> str:
+    """Why no figure of a metric stands anywhere; empty where they may."""
+    return next((one.code for name, one in point.verdict.withheld if name == metric and one.code in WITHHELD), "")
+
+
 def amount(value: float) -> str:
     """Three digits or so: 1,659 · 76.3 · 2.05."""
     if abs(value) >= WHOLE_FROM:
@@ -113,7 +124,7 @@ def _value(point: Point, group: str, *names: str) -> tuple[float | None, str]:
     for key in above:
         inner = figures.get(key)
         figures = inner if isinstance(inner, dict) else {}
-    code = next((one.code for metric, one in point.verdict.withheld if metric == group and one.code in WITHHELD), "")
+    code = "" if name == "n" else withheld_code(point, GOES_WITH.get((group, *above), group))
     value = figures.get(name)
     if isinstance(value, int | float) and not code:
         return float(value), ""

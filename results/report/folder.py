@@ -63,7 +63,7 @@ class Point:
     """Of a server: figures of its replies that no summary holds."""
     ends: tuple[End, ...] = ()
     """Of a server: how its requests ended."""
-    more_ends: int = 0
+    left_out_rows: int = 0
     """Ways in which requests ended that are not among `ends`."""
 
 
@@ -234,9 +234,9 @@ def _with_rows(point: Point, shared_config: Json, count: int) -> Point:
 
 
 def _of_server(run: Run) -> Json:
-    ends, more_ends = ends_of(run.recording)
-    info = with_server(run.folder, run.info)
-    return {"remote": True, "info": info, "wire": wire_figures(run.recording), "ends": ends, "more_ends": more_ends}
+    shown, left_out_rows = ends_of(run.recording)
+    of_replies = {"wire": wire_figures(run.recording), "ends": shown, "left_out_rows": left_out_rows}
+    return {"remote": True, "info": with_server(run.folder, run.info), **of_replies}
 
 
 def _unread(point: Point, fault: str) -> Point:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from results.columns import int64
-from results.metrics import Float64, Mask, events_of, failed, measured, tokens_by_event, ttft_ns
+from results.metrics import Float64, events_of, failed, measured, tokens_by_event, ttft_ns
 from results.recording import Recording
 from results.report.charts import Chart
+from results.report.figures import withheld_code
 from results.report.flight import in_flight
 from results.report.folder import Folder, Point, recording_of
 from results.report.load_words import load_text
@@ -17,7 +18,6 @@ from results.report.pictures import chosen_load
 from results.report.scrapes import table_of
 from results.report.server_answer import advice_of
 from results.server.panels import Panel, panels
-from results.status import Status
 
 Json = dict[str, Any]
 CLIENT, SERVER, WAITING, FAILED = "var(--engine-2)", "var(--engine-1)", "var(--engine-4)", "var(--bad)"
@@ -81,7 +81,8 @@ def _strips(point: Point, recording: Recording, told: dict[str, Panel]) -> Itera
     seen += [_scraped("server: running", running, SERVER, "%{y} running", legend=True)] if running else []
     seen += [_scraped("server: waiting", waiting, WAITING, "%{y} waiting", legend=True)] if waiting else []
     yield Strip("Requests", tuple(seen), {"rangemode": "tozero"})
-    yield Strip("TTFT of each request, ms (by when it was due)", _dots(recording), {"type": "log", "dtick": 1})
+    if not withheld_code(point, "ttft_ms"):
+        yield Strip("TTFT of each request, ms (by when it was due)", _dots(recording), {"type": "log", "dtick": 1})
     tokens = [_tokens_per_s(recording)]
     if (rate := told.get("output_tokens_per_s")) is not None:
         tokens.append(_scraped("server: tokens/s", rate, SERVER, "%{y:.0f} tokens/s told"))
@@ -135,7 +136,7 @@ def _dots(recording: Recording) -> tuple[Json, ...]:
     rows = np.flatnonzero(measured(recording))
     rows = rows[:: max(1, -(-len(rows) // MOST_DOTS))]
     good = rows[np.isfinite(ttft[rows]) & (ttft[rows] > 0)]
-    lost = rows[_lost(recording)[rows]]
+    lost = rows[failed(recording)[rows]]
     foot = float(ttft[good].min()) if len(good) else 1.0
     dots = {"type": "scatter", "mode": "markers", "showlegend": False}
     seen = {
@@ -156,13 +157,6 @@ def _dots(recording: Recording) -> tuple[Json, ...]:
         "showlegend": bool(len(lost)),
     }
     return (seen, crosses) if len(lost) else (seen,)
-
-
-def _lost(recording: Recording) -> Mask:
-    """What failed; of a run that was cut short, what was never sent is no failure."""
-    cut_short = recording.stopped_ns is not None
-    unsent = np.asarray(recording.requests["status"] == Status.NOT_DISPATCHED)
-    return failed(recording) & ~(unsent & cut_short)
 
 
 def _known(values: Float64) -> list[float | None]:

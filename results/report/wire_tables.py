@@ -229,8 +229,8 @@ def ends_table(folder: Folder) -> Table:
             count = Cell(f"{end.requests:,}", kind="number", raw=str(end.requests), metric=f"ends.{end.status}")
             status = Cell(end.status, kind="words" if end.status == "ok" else "bad words")
             rows.append(Row(head, (count, status, http, finish, words), at == 0))
-        if point.more_ends:
-            rows.append(Row(Cell(f"and {point.more_ends} more ways"), tuple([_none()] * 5)))
+        if point.left_out_rows:
+            rows.append(Row(Cell(f"and {point.left_out_rows} more ways"), tuple([_none()] * 5)))
     headings = [Heading(name) for name in ("Server", "Requests", "Status", "HTTP", "Finish reason", "What was said")]
     caption = "Finish reasons and texts are the server's own words, cut after 300 characters."
     return Table(caption, (), tuple(headings), tuple(rows), "ends")

@@ -151,7 +151,8 @@ class Pool:
         return True
 
     def _too_old(self, connection: Connection, now_ns: int) -> bool:
-        limit_ns = min(self._keep_alive_ns, connection.idle_limit_ns or self._keep_alive_ns)
+        told_ns = connection.idle_limit_ns
+        limit_ns = self._keep_alive_ns if told_ns is None else min(self._keep_alive_ns, told_ns)
         return now_ns - connection.idle_since_ns > limit_ns
 
     def _drop(self, connection: Connection) -> None:

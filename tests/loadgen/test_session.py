@@ -321,7 +321,7 @@ def test_a_disk_that_refuses_to_be_written_is_one_line(tmp_path: Path, limit_byt
     assert done.stderr.splitlines()[-1].startswith("Error: ")
     (folder,) = (tmp_path / "runs").iterdir()
     if (folder / "run.json").exists():
-        assert load_run(folder).label == "INCOMPLETE"
+        assert load_run(folder).label in ("INCOMPLETE", None)  # None: only the page could not be written
     else:
         assert limit_bytes < 40_000, "a folder without run.json"
 

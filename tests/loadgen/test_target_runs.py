@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,16 +150,20 @@ def test_nobody_there_is_one_line(tmp_path: Path) -> None:
 
 def test_a_server_that_dies_ends_the_run(tmp_path: Path) -> None:
     """Killed in mid-run: the run ends early, says since when nothing answered, and is INVALID with its rows kept."""
-    with serving() as (url, process):
-        killer = threading.Timer(4.0, process.kill)
-        killer.start()
-        found = run(tmp_path, "--target", url, "--rate", "30", "--requests", "3000", "--warmup-requests", "0")
-        killer.cancel()
+    words = ["--rate", "30", "--requests", "3000", "--out", str(tmp_path), "--no-calibrate", "--json"]
+    with serving() as (url, server_process):
+        command = tokenload("run", "--target", url, *words)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_for_rows(tmp_path, process)
+        server_process.kill()
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3, stderr
+    found = json.loads(stdout)
     folder = Path(found["folder"])
     assert "has not answered since" in info_of(folder)["ended_early"]
     assert found["verdict"]["valid"] is False
     counts = found["requests"]["by_status"]
-    assert counts["ok"] > 10 and counts["transport_error"] >= 5
+    assert counts["ok"] > 1 and counts["transport_error"] >= 5
     assert (folder / "report.html").is_file()
 
 

@@ -154,6 +154,7 @@ def test_any_number_of_workers_is_one_recording(shares: list[tuple[int, ...]]) -
 def test_events_of_one_request_told_in_two_parts_stand_in_their_order() -> None:
     """Events that were emitted before the reply's end are sorted by time with the later ones."""
     early = part_of({0: Stream((10, 20), status=None)})
+    early.tables["flight"]["until_ns"][:] = 99
     late = part_of({0: Stream((30, 40), asked=4)})
     for parts in ([early, late], [late, early]):
         recording = merge(schedule_of([Stream(asked=4)]), parts)
@@ -216,6 +217,16 @@ def test_what_was_not_yet_due_when_the_process_died_was_not_sent(tmp_path: Path)
     run = killed(tmp_path / "run", [part_of({0: STREAMS[0]})])
     assert run.recording.stopped_ns == 50
     assert run.recording.requests["status"].tolist() == [Status.OK, *[Status.NOT_DISPATCHED] * 3]
+
+
+def test_a_quiet_run_reached_as_far_as_its_driver_had_counted(tmp_path: Path) -> None:
+    """While nothing comes the count of requests in flight goes on: what became due in that time is unfinished."""
+    quiet = part_of({0: STREAMS[0]})
+    quiet.tables["flight"]["until_ns"][:] = 65
+    recording = killed(tmp_path / "run", [quiet]).recording
+    assert recording.stopped_ns == 65
+    statuses = [Status.OK, Status.UNFINISHED, Status.UNFINISHED, Status.NOT_DISPATCHED]
+    assert recording.requests["status"].tolist() == statuses
 
 
 @pytest.mark.parametrize("lost", ["tokens", "requests"])

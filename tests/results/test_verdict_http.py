@@ -9,6 +9,7 @@ import pytest
 
 from loadgen.arrivals import due_times_ns
 from results.applicability import CODES, Outcome, applies
+from results.client_waits import overdue_fraction
 from results.columns import NULL, int64
 from results.judged import facts_of, judged
 from results.recording import PART_TABLES, Recording
@@ -236,8 +237,9 @@ def test_chunks_take_the_name_itl_away_and_nothing_else():
 def test_an_overload_withholds_its_latencies_in_every_split():
     """Also by class; in an overload the figures of this run stand beside, in brackets."""
     recording = served(crowd(250 * MS), request_class=[at % 2 for at in range(REQUESTS)], class_names=("a", "b"))
-    summary, verdict = judged(recording, None, facts(recording, "real", target="http"))
+    summary, verdict = judged(recording, parse_slo("ttft<=2s"), facts(recording, "real", target="http"))
     assert verdict.load.latency_p_fraction is not None
+    assert 0 < summary["slo"]["attainment"] < 1
     for place in (summary, *summary["by_class"].values()):
         assert place["ttft_ms"]["p50"] is None
         assert place["ttft_ms"]["of_this_run"]["p50"] > 0
@@ -248,7 +250,8 @@ def test_an_overload_withholds_its_latencies_in_every_split():
 
 def test_of_several_reasons_the_first_counts():
     """A server that does not stream is not said to send in blocks or chunks as well."""
-    verdict = verdict_on(served(whole))
+    verdict = verdict_on(served(some(together, 2, whole)))
+    assert verdict.checks["NOT_STREAMING"] == verdict.checks["BUFFERED"] == "failed"
     assert {finding.code for finding in verdict.withheld.values()} == {"NOT_STREAMING"}
     assert set(verdict.withheld) == set(OF_STREAMS)
 
@@ -285,6 +288,10 @@ def test_where_reads_are_not_told_gaps_of_nothing_give_buffering_away():
         due, 10, events=[due + (20 + 5 * (at // 5)) * MS for at in range(10)], told={"content_reads": NULL}
     )
     assert verdict_on(served(pairs, requests=200)).checks["BUFFERED"] == "failed"
+    fours_in_pairs = lambda due, tokens: replace(  # noqa: E731
+        pairs(due, tokens), told={**pairs(due, tokens).told, "told_output_tokens": 40}
+    )
+    assert verdict_on(served(fours_in_pairs, requests=200)).checks["BUFFERED"] == "passed"
     singles = lambda due, tokens: stream_at(due, tokens, told={"content_reads": NULL})  # noqa: E731
     assert verdict_on(served(singles, requests=200)).checks["BUFFERED"] == "passed"
 
@@ -292,6 +299,10 @@ def test_where_reads_are_not_told_gaps_of_nothing_give_buffering_away():
 def dies(at_s: int, before=stream_at):
     """A server that is gone from then on."""
     return lambda due, tokens: refused(due) if due >= at_s * S else before(due, tokens)
+
+
+def nonsense(due):
+    return refused(due, "no HTTP", status=Status.PROTOCOL_ERROR)
 
 
 def test_a_server_that_died_is_said_to_have_died():
@@ -308,8 +319,9 @@ def test_a_server_that_died_is_said_to_have_died():
         (lambda due, tokens: refused(due), "nothing ever answered"),
         (lambda due, tokens: stream_at(due, tokens) if due > 14 * S else refused(due), ""),
         (lambda due, tokens: refused(due, "500", status=Status.HTTP_ERROR, told={"header_ns": due + MS}), ""),
+        (lambda due, tokens: nonsense(due) if due > S else stream_at(due, tokens), ""),
     ],
-    ids=["never there", "there again at the end", "answers with errors"],
+    ids=["never there", "there again at the end", "answers with errors", "answers with nonsense"],
 )
 def test_a_server_that_answers_has_not_died(make, said):
     """Failures while something still answers, errors among the answers, are failures and nothing more."""
@@ -346,6 +358,8 @@ def test_a_key_that_never_worked_has_not_expired():
     always = lambda due, tokens: refused(due, "401", status=Status.HTTP_ERROR, told={"http_status": 401})  # noqa: E731
     checks = verdict_on(served(always, requests=200)).checks
     assert (checks["FAILURES"], checks["AUTH_EXPIRED"]) == ("failed", "too little to judge")
+    at_first = lambda due, tokens: always(due, tokens) if due < S else stream_at(due, tokens)  # noqa: E731
+    assert verdict_on(served(at_first, requests=200)).checks["AUTH_EXPIRED"] == "passed"
 
 
 @pytest.mark.parametrize(
@@ -372,6 +386,8 @@ def test_a_cap_waits_in_the_latency_and_not_in_the_clients_lateness():
     assert verdict_on(recording).checks["CLIENT_LATE"] == "failed"
     late = served(lambda due, tokens: stream_at(due, tokens, told={"dispatched_ns": due + 6 * MS}))
     assert verdict_on(late, cap_requests=8).checks["CLIENT_LATE"] == "failed"
+    untold = replace(recording, requests={**recording.requests, "dispatched_ns": np.full(REQUESTS, NULL)})
+    assert verdict_on(untold, cap_requests=8).checks["CLIENT_LATE"] == "failed"
 
 
 def test_a_clients_cpu_is_judged_over_five_seconds():
@@ -405,6 +421,13 @@ def test_many_sends_a_little_late_are_no_contention():
     assert verdict_on(late).checks["HOST_CONTENTION"] == "failed"
 
 
+def test_time_in_which_several_are_late_counts_once():
+    """Three due within 2 ms and sent together at 11 ms: 10 ms of 100 beyond the first millisecond, and not 27."""
+    streams = [Stream([100 * MS], at * MS, handed_ns=11 * MS) for at in range(3)]
+    assert overdue_fraction(streamed(*streams), False, MS) == pytest.approx(0.1)
+    assert overdue_fraction(streamed(Stream((), status=None, asked=1)), False, MS) is None
+
+
 @pytest.mark.parametrize(
     ("off", "outcome"), [(0.0005, "passed"), (0.002, "warned"), (-0.002, "warned"), (0.02, "failed")]
 )
@@ -422,6 +445,11 @@ def test_requests_that_overtake_one_another_are_told():
     verdict = verdict_on(recording)
     assert verdict.checks["BURSTED"] == "warned"
     assert "requests were overtaken by later ones" in verdict.warnings[0].text
+    close = int(np.argmin(np.diff(int64(clean().requests["due_ns"]))))
+    handed = int64(clean().requests["handed_ns"]).copy()
+    handed[close] = handed[close + 1] + MS // 2
+    near = replace(clean(), requests={**clean().requests, "handed_ns": handed})
+    assert verdict_on(near).checks["BURSTED"] == "passed"
 
 
 def test_every_fact_comes_from_run_json():

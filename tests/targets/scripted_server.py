@@ -30,6 +30,7 @@ class Call:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def write(self, *pieces: bytes) -> None:
@@ -81,7 +82,7 @@ async def serving(script: Script, path: str | None = None, tls: ssl.SSLContext |
                 first, *lines = head.decode().split("\r\n")[:-2]
                 headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                call = Call(len(served.calls), connection, first.split()[1], headers, body, writer)
+                call = Call(len(served.calls), connection, first.split()[1], headers, body, reader, writer)
                 served.calls.append(call)
                 await script(call)
         except (asyncio.IncompleteReadError, ConnectionError):

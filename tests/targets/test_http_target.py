@@ -383,10 +383,24 @@ def test_an_idle_connection_that_is_too_old_is_not_used() -> None:
     assert connections == [0, 1, 2] and counts["expired"] >= 2
 
 
+@pytest.mark.parametrize(("told", "connections"), [("timeout=0, max=100", [0, 1]), ("max=100", [0, 0])])
+def test_a_server_that_tells_how_long_it_keeps_a_connection_is_believed(told: str, connections: list[int]) -> None:
+    """Where that is shorter than our own limit."""
+    head = STREAM_HEAD[:-2] + f"Keep-Alive: {told}\r\n\r\n".encode()
+    assert play_many(sending(head, *tokens("a"), END), 2)[1] == connections
+
+
 def test_each_request_has_a_connection_of_its_own_where_that_is_asked_for() -> None:
     """And the server is told."""
-    replies, connections, _ = play_many(answer, 3, connections="new")
+    told: list[str] = []
+
+    async def script(call: Call) -> None:
+        told.append(call.headers["connection"])
+        await answer(call)
+
+    replies, connections, _ = play_many(script, 3, connections="new")
     assert connections == [0, 1, 2] and {reply.connection_reused for reply in replies} == {0}
+    assert told == ["close"] * 3
 
 
 def test_sessions_keep_their_connections() -> None:
@@ -498,6 +512,30 @@ def test_a_request_larger_than_the_socket_takes_arrives_whole() -> None:
     assert seen == [len(prompt)] * 2
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_request_is_uploaded_when_the_server_lets_the_kernel_have_it(loop: str) -> None:
+    """Not when it was handed to the loop."""
+
+    async def one() -> Reply:
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.transport.pause_reading()
+            await asyncio.sleep(0.2)
+            writer.transport.resume_reading()
+            while await reader.read(1 << 20):
+                pass
+
+        server = await asyncio.start_server(slow, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        target = HttpTarget(parse_endpoint(url), PlainApi(), BodyOptions("m"), Limits(total_ns=1_500 * MS))
+        reply = await target.send(planned(prompt="x" * 20_000_000))
+        await target.close()
+        server.close()
+        return reply
+
+    reply = LOOPS[loop](one())
+    assert reply.uploaded_ns - reply.sent_ns >= 150 * MS and reply.status is Status.TIMEOUT_TOTAL
+
+
 def test_a_long_stream_is_read_before_it_has_ended() -> None:
     """What lies unread is bounded; nothing is lost or out of order."""
     texts = [f"{at} " for at in range(4_000)]
@@ -585,7 +623,7 @@ def test_a_caller_that_stops_waiting_leaves_nothing_behind() -> None:
 
         async def script(call: Call) -> None:
             await call.write(STREAM_HEAD)
-            await call.writer.wait_closed()
+            await call.reader.read()
             gone.set()
 
         async with serving(script) as served:
@@ -595,6 +633,7 @@ def test_a_caller_that_stops_waiting_leaves_nothing_behind() -> None:
             sending_it.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await sending_it
+            await gone.wait()
             target.abort(0, Status.CANCELLED)
             await target.close()
             return served.connections

@@ -13,6 +13,7 @@ import pytest
 
 from results.report import write_report
 from results.report.servers import server_name, unlike_names
+from tests.results.report.folders import make_run
 from tests.results.report.reading import Reading, read
 from tests.results.report.servers import (
     CALIBRATION,
@@ -224,10 +225,13 @@ def test_a_withheld_latency_is_no_figure_anywhere(tmp_path: Path) -> None:
     """Gaps of a buffered stream are not the server's."""
     folder = make_served(tmp_path / "run", Served(answers()))
     told = json.loads((folder / "run.json").read_text())
-    told["verdict"]["withheld"] = {"itl_ms": {"code": "BUFFERED", "text": "one read a reply", "remedy": "no proxy"}}
+    why = {"code": "BUFFERED", "text": "one read a reply", "remedy": "no proxy"}
+    told["verdict"]["withheld"] = {"itl_ms": why, "ttft_ms": why}
     (folder / "run.json").write_text(json.dumps(told))
     found = page_of(folder)
     assert found.texts["scorecard", f"{NAME} @ 10/s", "itl_ms.p99"] == "withheld: buffered"
+    assert found.texts["phases", "wait to first token", "wire.head_to_token_ms.p50"] == "withheld: buffered"
+    assert "TTFT" not in [trace["name"] for trace in found.charts["server-0"]["data"]]
     assert ("scorecard", f"{NAME} @ 10/s", "tpot_ms.p50") in found.values
 
 
@@ -295,4 +299,20 @@ def test_a_killed_run_shows_the_servers_side_from_its_parts(tmp_path: Path) -> N
     assert found.values["answer servers", NAME, "server.unused_slot_fraction"] == pytest.approx(0.5)
     flight = next(one for one in found.charts["server-0"]["data"] if one["name"] == "client: in flight")
     assert max(flight["x"]) < 7 and max(flight["y"]) <= 2
-    assert "failed" not in [trace["name"] for trace in found.charts["server-0"]["data"]]
+    crosses = next(one for one in found.charts["server-0"]["data"] if one["name"] == "failed")
+    assert crosses["x"] == [6.0], "the request that was open, and none of those that were never sent"
+
+
+def test_an_engine_beside_a_server_keeps_what_only_it_can_tell(tmp_path: Path) -> None:
+    """One page for both: slots of the engine, and the HTTP section of the server."""
+    sweep = make_served_sweep(tmp_path, Served(answers(), scrapes=scrapes(), slots=4))
+    make_run(tmp_path / "runs", "static,batch=4", "10").rename(sweep / "points/001")
+    told = json.loads((sweep / "sweep.json").read_text())
+    told["engines"].append("static,batch=4")
+    told["points"].append({**told["points"][0], "folder": "points/001", "engine": "static,batch=4"})
+    (sweep / "sweep.json").write_text(json.dumps(told))
+    found = page_of(sweep)
+    assert ("scorecard", "static,batch=4 @ 10/s", "slots.stalled") in found.values
+    assert ("scorecard wire", f"{NAME} @ 10/s", "wire.decode_ms.p50") in found.values
+    assert not [key for key in found.values if key[1] == f"{NAME} @ 10/s" and key[2].startswith("slots.")]
+    assert {"shares-1", "server-0", "throughput"} <= set(found.charts) and "shares-0" not in found.charts

@@ -1,0 +1,65 @@
+"""`tokenload fit`: a cost model from the steps of a measured run."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loadgen.cli.options import one_line_errors
+
+if TYPE_CHECKING:
+    from results.fitting import Fit
+
+FIGURES = ("mean", "p50", "p90", "p99", "total")
+
+
+@click.command()
+@click.argument("folder", metavar="RUN")
+@click.option("--out", metavar="FILE", default="fitted.toml", help="the cost model  [fitted.toml]")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
+def fit(folder: str, out: str, as_json: bool) -> None:
+    """Fit a cost model to a run whose steps were measured, and tell its error on steps held out.
+
+    \b
+    tokenload fit runs/FOLDER --out mine.toml
+    tokenload run --clock modelled --engine continuous,executor=fitted,costs=mine.toml
+    """
+    with one_line_errors():
+        from results.fitting import fit_steps
+        from results.store import load_run
+
+        run = load_run(Path(folder))
+        fitted = fit_steps(run.recording.steps)
+        _write(Path(out), fitted, str(run.info.get("clock")), run.folder.name)
+    if as_json:
+        click.echo(json.dumps(_document(fitted, out)))
+        return
+    _print(fitted)
+    click.echo(out)
+
+
+def _write(path: Path, fitted: "Fit", clock: str, name: str) -> None:
+    lines = [f"{key} = {value}" for key, value in fitted.coefficients_ps.items()]
+    source = json.dumps(f"fitted to run {name}, {clock} clock, rho {fitted.rho_fraction:.3f}")
+    path.write_text("\n".join(["# picoseconds", *lines, f"source = {source}", ""]))
+
+
+def _document(fitted: "Fit", out: str) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    kinds = {kind: asdict(one) for kind, one in fitted.kinds.items()}
+    return {"file": out, "rho_fraction": fitted.rho_fraction, "kinds": kinds}
+
+
+def _print(fitted: "Fit") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("steps", "fitted", "held out", *FIGURES, "coefficients, ns", title_justify="left",
+                  title=f"Error on the steps held out, at rho {fitted.rho_fraction:.3f}")  # fmt: skip
+    for kind, one in fitted.kinds.items():
+        told = ", ".join(f"{name} {value / 1000:,.1f}" for name, value in one.coefficients_ps.items())
+        errors = [f"{one.errors[name]:.2%}" for name in FIGURES]
+        table.add_row(kind, str(one.fitted_steps), str(one.held_out_steps), *errors, told)
+    Console(width=150).print(table)
