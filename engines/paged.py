@@ -231,9 +231,9 @@ class PagedEngine:
                 reasons[row.request_id] = "stop" if stopped else "length"
         return OneTokenEach([one.row.request_id for one in complete], token_ids, reasons)
 
-    def _stops(self, request: Request, token: int) -> bool:
+    def _stops(self, request: Request, token_id: int) -> bool:
         eos = self._executor.eos_token_id
-        return token in request.params.stop_token_ids or (not request.params.ignore_eos and token == eos)
+        return token_id in request.params.stop_token_ids or (not request.params.ignore_eos and token_id == eos)
 
     def _preempt(self, one: Sequenced) -> None:
         self._leave(one)

@@ -33,10 +33,10 @@ class Seats:
         self._ends: list[tuple[int, int, Row]] = []
         """(count of decodes in which its last token comes, order of joining, row)."""
 
-    def take(self, request: Request, stops: frozenset[int], step: int) -> Row:
+    def take(self, request: Request, stops: frozenset[int], joined_step: int) -> Row:
         """Give the request the lowest free slot."""
         prompt_tokens, max_tokens = len(request.prompt_token_ids), request.params.max_tokens
-        row = Row(request, request.request_id, self.free_slots.pop(0), prompt_tokens, max_tokens, stops, step)
+        row = Row(request, request.request_id, self.free_slots.pop(0), prompt_tokens, max_tokens, stops, joined_step)
         self.rows.append(row)
         self._orders.append(self._joined)
         heappush(self._ends, (self._decodes + max_tokens - 1, self._joined, row))

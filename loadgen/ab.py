@@ -13,6 +13,7 @@ from typing import Any
 
 from loadgen.ab_options import AbOptions
 from loadgen.config import RunConfig, check, to_json
+from loadgen.option import parse_target
 from loadgen.session import Prepared, execute, prepare, utc_text
 from loadgen.stopped import StoppedError
 from loadgen.sweep import is_address
@@ -54,9 +55,10 @@ def plan_ab(config: RunConfig, chosen: AbOptions, share_cache: bool) -> Session:
     """ValueError in one line where a side is missing or cannot be made, or the runs would be too short."""
     if not chosen.a or not chosen.b:
         raise ValueError("ab needs two sides: --a SPEC and --b SPEC, engines or addresses of servers")
+    specs = (_spec(chosen.a), _spec(chosen.b))
     started = datetime.now(UTC)
     folder = Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-ab-{secrets.token_hex(3)}"
-    session = Session(folder, config, (chosen.a, chosen.b), chosen.pairs, share_cache, utc_text(started))
+    session = Session(folder, config, specs, chosen.pairs, share_cache, utc_text(started))
     for side in (0, 1):
         requests = len(_prepared(session, side, 0).schedule)
         if requests < LEAST_REQUESTS:
@@ -98,6 +100,11 @@ def side_config(session: Session, side: int, pair: int) -> RunConfig:
     config = replace(session.config, **subject, seed=session.config.seed + pair)
     check(config)
     return config
+
+
+def _spec(text: str) -> str:
+    """An engine's spec as it is, an address checked: no secret may stand in it."""
+    return parse_target(text) if is_address(text) else text
 
 
 def order_of(pair: int) -> tuple[int, int]:

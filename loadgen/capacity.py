@@ -28,6 +28,8 @@ QUICK_SEEDS, QUICK_REQUESTS = 2, 300
 QUICK_LABEL = "EXPLORATORY: quick mode, +7 % optimistic bias expected, no interval"
 STANDARD, EXPLORATORY = "STANDARD", "EXPLORATORY"
 START_RATIO, START_RPS = 0.25, 1.0
+ATTEMPTS = 2
+"""At a rate, where the first run says nothing of what was measured."""
 ALONE_REQUESTS = 0.05
 """In flight on average, by Little's law: below it nobody waits for anybody, and a lower rate changes nothing."""
 MS_PER_S = 1e3
@@ -142,37 +144,46 @@ def _start_rps(config: RunConfig, chosen: CapacityOptions) -> float:
 
 
 def _ask(search: Search, rate_rps: float, seed: int, requests: int, progress: Progress) -> bool:
-    for one in search.probes:
-        if (one["rate_rps"], one["seed"], one["requests"]) == (rate_rps, seed, requests):
-            return bool(one["passed"])
+    """Run it, and once more where the client and not the load made it INVALID; what is known is not run again."""
+    asked = (rate_rps, seed, requests)
+    known = [one for one in search.probes if (one["rate_rps"], one["seed"], one["requests"]) == asked]
+    while len(known) < ATTEMPTS and (not known or known[-1]["worthless"]):
+        known.append(_probe(search, *asked, progress))
+    last = known[-1]
+    if last["hopeless"] and not last["worthless"]:
+        raise HopelessError(f"at {rate_rps:g}/s {last['hopeless']}: {last['text']}")
+    return bool(last["passed"])
+
+
+def _probe(search: Search, rate_rps: float, seed: int, requests: int, progress: Progress) -> Json:
+    """One run, kept in a folder of its own and in capacity.json."""
     number = len(search.probes)
-    folder = search.folder / "probes" / f"{number:03d}"
-    while folder.exists():  # left by a search that was killed
+    while (search.folder / "probes" / f"{number:03d}").exists():  # left by a search that was killed
         number += 1
-        folder = search.folder / "probes" / f"{number:03d}"
     prepared = prepare(probe_config(search, rate_rps, seed, requests))
-    rows = len(prepared.schedule)
-    text = f"{rate_rps:g}/s, seed {seed}"
-    outcome = execute(prepared, lambda ended: progress(text, ended, rows), folder, len(search.effort.seeds))
+    rows, folder, text = len(prepared.schedule), f"probes/{number:03d}", f"{rate_rps:g}/s, seed {seed}"
+
+    def show(ended_requests: int) -> None:
+        progress(text, ended_requests, rows)
+
+    outcome = execute(prepared, show, search.folder / folder, len(search.effort.seeds))
     if outcome.stopped:
         raise StoppedError
     passed, why = meets(outcome.summary, outcome.verdict, search.chosen.attainment_fraction)
-    search.probes.append(
-        {
-            "folder": f"probes/{number:03d}",
-            "rate_rps": rate_rps,
-            "seed": seed,
-            "requests": requests,
-            "passed": passed,
-            "text": why,
-            "worthless": list(worthless(outcome.verdict)),
-        }
-    )
+    probe_: Json = {
+        "folder": folder,
+        "rate_rps": rate_rps,
+        "seed": seed,
+        "requests": requests,
+        "scheduled": rows,
+        "passed": passed,
+        "text": why,
+        "worthless": list(worthless(outcome.verdict)),
+        "hopeless": None if passed else _hopeless(outcome.summary, rate_rps),
+    }
+    search.probes.append(probe_)
     write(search, RUNNING, {})
-    hopeless = None if passed else _hopeless(outcome.summary, rate_rps)
-    if hopeless:
-        raise HopelessError(f"at {rate_rps:g}/s {hopeless}: {why}")
-    return passed
+    return probe_
 
 
 def _hopeless(summary: Mapping[str, Any], rate_rps: float) -> str | None:
@@ -182,6 +193,12 @@ def _hopeless(summary: Mapping[str, Any], rate_rps: float) -> str | None:
     mean_ms = summary["e2e_ms"]["mean"]
     alone = mean_ms is not None and mean_ms / MS_PER_S * rate_rps < ALONE_REQUESTS
     return "requests are served alone, and miss the SLO all the same" if alone else None
+
+
+def _worthless(search: Search) -> list[str]:
+    """Codes of what even the last attempt could not measure."""
+    last = {(one["rate_rps"], one["seed"], one["requests"]): one for one in search.probes}
+    return sorted({code for one in last.values() for code in one["worthless"]})
 
 
 def _none(reason: str) -> Json:
@@ -208,13 +225,15 @@ def _described(search: Search, found: Capacity, progress: Progress) -> Json:
         "not_monotone": [
             {"seed": seed, "failed_rps": failed, "passed_rps": passed} for seed, failed, passed in found.not_monotone
         ],
-        "worthless": sorted({code for one in search.probes for code in one["worthless"]}),
+        "worthless": _worthless(search),
         "confirmation": _confirm(search, interval.low or min(found.per_seed_rps), effort, progress),
     }
 
 
-def _confirm(search: Search, rate_rps: float, effort: Effort, progress: Progress) -> Json:
-    """One run at the low end, with a seed that had no part in the search, twice as long."""
+def _confirm(search: Search, rate_rps: float, effort: Effort, progress: Progress) -> Json | None:
+    """One run at the low end, with a seed that had no part in the search, twice as long. A trace has no other."""
+    if search.config.trace is not None:
+        return None
     rate_rps = float(f"{rate_rps:.6g}") if rate_rps > 0 else min(one["rate_rps"] for one in search.probes)
     seed, requests = effort.seeds[-1] + 1, 2 * effort.requests
     passed = _ask(search, rate_rps, seed, requests, progress)

@@ -68,10 +68,10 @@ class _GoOn:
 
 
 def play(
-    policy: Policy, executor: RooflineExecutor, prompts: int, outputs: Sequence[int], due_ns: Sequence[int] = ()
+    policy: Policy, executor: RooflineExecutor, prompt_tokens: int, outputs: Sequence[int], due_ns: Sequence[int] = ()
 ) -> Recording:
     """A run of one engine; all is due at 0 unless told."""
-    schedule = make_schedule(due_ns or [0] * len(outputs), [prompts] * len(outputs), list(outputs))
+    schedule = make_schedule(due_ns or [0] * len(outputs), [prompt_tokens] * len(outputs), list(outputs))
     engine = SlotEngine(policy, executor, executor.cost_model)
     return play_engine(schedule, engine, ModelledClock(), lambda part: None, _GoOn())
 

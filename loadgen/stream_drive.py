@@ -6,6 +6,7 @@ can be asked for; then the run is no open loop, and the wait for a place counts 
 
 import asyncio
 import gc
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from loadgen.drive import CONTROL_EVERY_NS, EMIT_EVERY_NS, EMIT_EVERY_ROWS, HOST
 from loadgen.due import NEVER_NS, DueQueue, InFlight
 from loadgen.host import sample_host
 from loadgen.pacer import Pacer, make_pacer
-from loadgen.reply_recorder import ReplyRecorder
+from loadgen.reply_recorder import Kept, ReplyRecorder
 from results.columns import NULL, Int64
 from results.recording import Recording, RecordingPart, merge
 from results.schedule import Schedule
@@ -26,6 +27,8 @@ from targets.target import PlannedRequest, Reply, Target
 
 LEAD_NS = 20_000_000
 """From the decision to start to time 0."""
+SWITCH_S = 1e-4
+"""For so long at most the thread that writes parts keeps the interpreter from the driver."""
 LAST_REPLIES_NS = 1_000_000_000
 """How long an aborted request may take to say so."""
 Emit = Callable[[RecordingPart], None]
@@ -56,19 +59,20 @@ async def play_target(
     """Play a schedule against a target that is open. `planned[i]` is request i.
 
     `mine`: the ids of this process, where several share the schedule. `origin_ns`: time 0 on
-    `time.perf_counter_ns()`, where it is agreed upon; `begin` is told it. `count_tokens`: for replies whose usage is
-    not told.
+    `time.perf_counter_ns()`, where it is agreed upon; `begin` is told it. `count_tokens`: a tokenizer.
     """
-    enabled = gc.isenabled()
+    enabled, switch_s = gc.isenabled(), sys.getswitchinterval()
     gc.collect()
     gc.freeze()
     gc.disable()
+    sys.setswitchinterval(SWITCH_S)
     starts_ns = origin_ns if origin_ns is not None else time.perf_counter_ns() + LEAD_NS
     try:
         begin(starts_ns)
         play = _Play(schedule, target, planned, emit, control, mine, starts_ns, count_tokens)
         await play.run()
     finally:
+        sys.setswitchinterval(switch_s)
         gc.unfreeze()
         if enabled:
             gc.enable()
@@ -120,7 +124,7 @@ class _Play:
             await self._last_replies()
         now_ns = self._now_ns()
         self._recorder.host(sample_host(now_ns))
-        self._publish(now_ns)
+        self._publish(self._recorder.take(now_ns, self._flight.taken(now_ns)))
         if self._failure is not None:
             raise self._failure
 
@@ -195,7 +199,8 @@ class _Play:
                 self._recorder.host(sample_host(now_ns))
             if now_ns >= self._emit_at_ns or self._recorder.pending_rows >= EMIT_EVERY_ROWS:
                 self._emit_at_ns = now_ns + EMIT_EVERY_NS
-                self._publish(now_ns)
+                kept = self._recorder.take(now_ns, self._flight.taken(now_ns))
+                await asyncio.get_running_loop().run_in_executor(None, self._publish, kept)
             if not self._steer(now_ns):
                 return
 
@@ -244,7 +249,8 @@ class _Play:
             for task in stuck:
                 task.cancel()
 
-    def _publish(self, now_ns: int) -> None:
-        part = self._recorder.part(now_ns, self._flight.taken(now_ns))
+    def _publish(self, kept: Kept) -> None:
+        """In a thread of its own while the run lasts; one at a time."""
+        part = kept.part()
         self.parts.append(part)
         self._emit(part)

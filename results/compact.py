@@ -18,7 +18,7 @@ from results.schedule import Schedule
 from results.slots import SlotEvent
 from results.status import Status
 from results.steps import step_ends_ns
-from results.unroll import IMPLIED, seat_spans, single_steps
+from results.unroll import IMPLIED, seat_spans, step_numbers
 
 Float64 = NDArray[np.float64]
 REQUEST_COLUMNS = ("due_ns", "handed_ns", "end_ns", "status")
@@ -42,7 +42,7 @@ class Compact:
     @cached_property
     def _decodes(self) -> Int64:
         decoding = int64(self.steps["decoding_slots"]) > 0
-        return int64(single_steps({name: values[decoding] for name, values in self.steps.items()})["step"])
+        return step_numbers(int64(self.steps["step"])[decoding], int64(self.steps["n_steps"])[decoding])
 
     @cached_property
     def seated(self) -> NDArray[np.bool_]:
@@ -214,9 +214,9 @@ def _range_maxima(values: Int64, low: Int64, high: Int64) -> Float64:
     return longest
 
 
-def _levels(values: Int64, widest: int) -> Iterator[tuple[int, Int64]]:
+def _levels(values: Int64, most_rows: int) -> Iterator[tuple[int, Int64]]:
     level, table = 0, values
-    while 2**level <= widest:
+    while 2**level <= most_rows:
         yield level, table
         half = 2**level
         table = np.maximum(table[:-half], table[half:]) if len(table) > half else table

@@ -40,14 +40,20 @@ class Equivalence:
     """Runs in all for 80 % power to show equivalence, if things are as they look; None: none would."""
 
 
-def paired_equivalence(log_ratios: Sequence[float], margin_ratio: float = MARGIN_RATIO) -> Equivalence:
-    """Pairs of runs on the same schedules, each with a first measurement of its own."""
-    return _judge(log_ratios, margin_ratio, 0.0)
+def paired_equivalence(
+    log_ratios: Sequence[float], margin_ratio: float = MARGIN_RATIO, families: int = 1
+) -> Equivalence:
+    """Pairs of runs on the same schedules, each with a first measurement of its own.
+
+    `families`: how many figures are judged at once. One that differs makes the whole differ, so that each has its
+    part of the 5 % (Bonferroni); that all are equivalent takes no such care.
+    """
+    return _judge(log_ratios, margin_ratio, 0.0, families)
 
 
-def against_one(log_ratios: Sequence[float], margin_ratio: float = MARGIN_RATIO) -> Equivalence:
+def against_one(log_ratios: Sequence[float], margin_ratio: float = MARGIN_RATIO, families: int = 1) -> Equivalence:
     """New runs against one and the same first run, whose own chance counts like that of any other run."""
-    return _judge(log_ratios, margin_ratio, 1.0)
+    return _judge(log_ratios, margin_ratio, 1.0, families)
 
 
 def worst(found: Sequence[Likeness]) -> Likeness:
@@ -58,7 +64,7 @@ def worst(found: Sequence[Likeness]) -> Likeness:
     return Likeness.REPRODUCED
 
 
-def _judge(log_ratios: Sequence[float], margin_ratio: float, more_ratio: float) -> Equivalence:
+def _judge(log_ratios: Sequence[float], margin_ratio: float, more_ratio: float, families: int) -> Equivalence:
     values, margin = np.array(log_ratios, dtype=np.float64), float(np.log1p(margin_ratio))
     count, centre = len(values), float(values.mean())
     if count < LEAST_RUNS:
@@ -66,7 +72,7 @@ def _judge(log_ratios: Sequence[float], margin_ratio: float, more_ratio: float) 
         return Equivalence(Likeness.INCONCLUSIVE, ratio, None, None, margin_ratio, LEAST_RUNS)
     spread = float(values.std(ddof=1))
     error = spread * float(np.sqrt(1 / count + more_ratio))
-    half, wide = student_t(0.95, count - 1) * error, student_t(0.975, count - 1) * error
+    half, wide = (student_t(share, count - 1) * error for share in (0.95, 1 - 0.025 / families))
     likeness = Likeness.INCONCLUSIVE
     if -margin < centre - half and centre + half < margin:
         likeness = Likeness.REPRODUCED

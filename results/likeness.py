@@ -85,7 +85,7 @@ def _liken(name: str, first: Mapping[str, Any], again: Sequence[Mapping[str, Any
         same = all(one == value for one in known)
         likeness = Likeness.REPRODUCED if same else Likeness.DIFFERS
         return Likened(name, value, values, likeness, "equal" if same else "0 on one side, which has no ratio")
-    result = against_one([log(one / value) for one in known], margin_ratio)
+    result = against_one([log(one / value) for one in known], margin_ratio, len(COMPARED))
     return Likened(name, value, values, result.likeness, _told(result), result)
 
 

@@ -48,6 +48,12 @@ def single_steps(steps: Table) -> Table:
     return single
 
 
+def step_numbers(first: Int64, n_steps: Int64) -> Int64:
+    """The numbers of all steps of rows that begin with these."""
+    within = np.arange(int(n_steps.sum())) - np.repeat(np.cumsum(n_steps) - n_steps, n_steps)
+    return int64(np.repeat(first, n_steps) + within)
+
+
 def seat_spans(events: Table) -> tuple[Int64, Int64, Int64]:
     """Of each request that got a slot: its id, the step it was admitted in, and the last that may have given it
     anything (where neither its end nor its abort is told, the largest number there is)."""

@@ -46,7 +46,9 @@ UNITLESS = {
     # options of the transformer, in the field's own words
     "threads", "context", "pad", "layers", "width", "heads", "kv_heads", "head_dim", "ffn",
     # of models and machines, in the field's own words
-    "matrices", "experts", "active_experts", "tp",
+    "matrices", "experts", "active_experts", "tp", "blocks",
+    # in the unit that stands beside them
+    "text", "round_weights", "counted_weights",
     # of statistics: counts, and values in the unit of what they are statistics of
     "pairs", "needed", "sides", "families", "freedom", "ratio", "centre", "spread", "effect",
     "shift", "margin", "threshold",

@@ -29,8 +29,9 @@ def exit_of(document: Json) -> Exit:
     """INVALID before INCONCLUSIVE."""
     if document.get("worthless"):
         return Exit.INVALID
-    confirmed = document["capacity"] is not None and document["confirmation"]["passed"]
-    return Exit.OK if confirmed else Exit.INCONCLUSIVE
+    sure = document.get("confirmation")
+    found = document["capacity"] is not None and (sure is None or sure["passed"])
+    return Exit.OK if found else Exit.INCONCLUSIVE
 
 
 def print_capacity(document: Json) -> None:
@@ -40,7 +41,7 @@ def print_capacity(document: Json) -> None:
     for title in ("req/s", "seed", "n", "", "what was seen"):
         table.add_column(title, justify="right" if title in ("req/s", "seed", "n") else "left")
     for one in document["probes"]:
-        row = (cell(one["rate_rps"]), str(one["seed"]), str(one["requests"]), "passed" if one["passed"] else "failed")
+        row = (cell(one["rate_rps"]), str(one["seed"]), str(one["scheduled"]), "passed" if one["passed"] else "failed")
         table.add_row(*row, Text(plain(one["text"])))
     console.print(table)
     for line in answer_lines(document):
@@ -58,8 +59,9 @@ def answer_lines(document: Json) -> Iterator[str]:
     yield f"capacity {found['value']:.4g} requests/s{bounds}; per seed {seeds}"
     yield str(document["label"])
     sure = document["confirmation"]
-    word = "confirmed" if sure["passed"] else "NOT CONFIRMED"
-    yield f"{word} at {sure['rate_rps']:.4g}/s with seed {sure['seed']} and {sure['requests']} requests"
+    if sure is not None:
+        word = "confirmed" if sure["passed"] else "NOT CONFIRMED"
+        yield f"{word} at {sure['rate_rps']:.4g}/s with seed {sure['seed']} and {sure['requests']} requests"
     if document["unstable"]:
         yield f"UNSTABLE: the seeds' capacities vary by {PERCENT * document['run_cv']:.1f} %"
     for one in document["not_monotone"]:

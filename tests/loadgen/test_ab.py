@@ -148,6 +148,7 @@ def test_a_stopped_session_keeps_what_there_is(tmp_path: Path) -> None:
     [
         (AbOptions("static", None), {}, "--b SPEC"),
         (AbOptions("static", "nothing"), {}, "nothing"),
+        (AbOptions("static", "http://user:hunter2@127.0.0.1:1/v1"), {}, "key"),
         (AbOptions("static", "continuous"), {"requests": "99"}, "--requests 100"),
     ],
 )
@@ -155,8 +156,9 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(
     tmp_path: Path, chosen: AbOptions, texts: dict[str, str], says: str
 ) -> None:
     """In one line."""
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=says) as error:
         plan_ab(config(tmp_path, **texts), chosen, share_cache=False)
+    assert "hunter2" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -114,6 +114,41 @@ def test_a_stopped_search_goes_on_to_the_same_answer(tmp_path: Path, small: tupl
     assert kept == [(one["rate_rps"], one["seed"], one["requests"], one["passed"]) for one in whole["probes"]]
 
 
+@pytest.mark.parametrize(("worthless", "again"), [(["CLIENT_LATE"], 1), ([], 0)])
+def test_a_probe_that_says_nothing_is_run_once_more(
+    tmp_path: Path, small: tuple[Path, dict[str, Any]], worthless: list[str], again: int
+) -> None:
+    """A client that was late is no slow engine: the second run of that rate counts. A plain failure is believed."""
+    folder, whole = small
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    told = json.loads((copy / "capacity.json").read_text())
+    probes = told["probes"][:-1]
+    at = max(place for place, one in enumerate(probes) if one["passed"])
+    probes[at] |= {"worthless": worthless} if worthless else {}
+    (copy / "capacity.json").write_text(json.dumps({**told, "probes": probes}))
+    found = run_capacity(load_capacity(copy), silent)
+    assert len(found["probes"]) == len(whole["probes"]) + again
+    assert found["capacity"] == whole["capacity"]
+    assert found["worthless"] == []
+
+
+def test_a_trace_is_one_workload(tmp_path: Path) -> None:
+    """Stretched to each rate, searched once, without an interval and without another seed to confirm it."""
+    rows = [f"{0.7 * at + 0.3 * (at % 3):.1f},20,{5 + at % 9}" for at in range(150)]
+    (tmp_path / "trace.csv").write_text("\n".join(["time,prompt,output", *rows]) + "\n")
+    texts = {"trace": str(tmp_path / "trace.csv"), "columns": "time=time,prompt=prompt,output=output"}
+    given = {"engine": "one-by-one", "clock": "modelled", "slo": "ttft<=60ms", "out": str(tmp_path / "out")}
+    whole = from_texts({**given, **texts, "time-unit": "s"}, complete=False)
+    search = plan_capacity(whole, CapacityOptions(0.9, None, 8.0), quick=False)
+    found = run_capacity(search, silent)
+    assert {one["seed"] for one in found["probes"]} == {7}
+    assert {one["scheduled"] for one in found["probes"]} == {150}
+    assert (found["capacity"]["low"], found["confirmation"]) == (None, None)
+    assert found["capacity"]["value"] > 8
+    assert "this trace alone" in found["label"]
+
+
 def test_a_quick_search_says_what_it_is_worth(tmp_path: Path) -> None:
     """Two seeds of 300, no interval, the bias in words."""
     search = plan_capacity(config(tmp_path), CapacityOptions(), quick=True)

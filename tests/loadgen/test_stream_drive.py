@@ -252,17 +252,18 @@ def test_a_target_that_raises_is_a_row() -> None:
     assert recording.requests["error"][1] == "RuntimeError: boom"
 
 
-def test_a_tokenizer_counts_only_what_the_server_does_not() -> None:
-    """counted_tokens is filled in where usage is not told."""
+def test_a_tokenizer_counts_every_text() -> None:
+    """counted_tokens stands beside what the server tells, so that the two can be compared; usage wins."""
 
     async def answer(request: PlannedRequest) -> Reply:
         reply = await target._answer(request)
-        reply.told_output_tokens = 3 if request.request_id == 0 else NULL
+        reply.told_output_tokens = 7 if request.request_id == 0 else NULL
         return reply
 
     target = MemoryTarget(answer=answer)
     recording = play(schedule_of(rate="100", requests="3"), target, count_tokens=len)
-    assert recording.requests["counted_tokens"].tolist() == [NULL, 3, 3]
+    assert recording.requests["counted_tokens"].tolist() == [3, 3, 3]
+    assert recording.requests["output_tokens"].tolist() == [7, 3, 3]
 
 
 def test_parts_are_emitted_while_the_run_lasts() -> None:

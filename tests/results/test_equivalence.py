@@ -54,6 +54,16 @@ def test_noise_is_inconclusive_and_says_how_many_runs_it_takes() -> None:
     assert 0.74 < np.mean(shown) < 0.9
 
 
+def test_many_figures_at_once_make_a_difference_harder_to_claim() -> None:
+    """Each of six has its sixth of the 5 %; that it is equal is no harder to show."""
+    values = [0.13, 0.19, 0.16, 0.22]
+    assert paired_equivalence(values).likeness is Likeness.DIFFERS
+    assert paired_equivalence([0.25 * one for one in values], families=6).likeness is Likeness.REPRODUCED
+    wide = [0.05, 0.3, 0.2, 0.25]
+    assert paired_equivalence(wide).likeness is Likeness.DIFFERS
+    assert paired_equivalence(wide, families=6).likeness is Likeness.INCONCLUSIVE
+
+
 def test_two_runs_say_nothing() -> None:
     """Below three there is no interval."""
     found = paired_equivalence([0.0, 0.0])
