@@ -24,6 +24,8 @@ from targets.apis.reading import (
 END = b"[DONE]"
 UNNAMED = ("", "message")
 NO_CHOICE: Object = {}
+PLAIN_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
+PLAIN_DELTA = frozenset(("role", "content"))
 
 
 def read_data(data: bytes) -> Delta | None:
@@ -33,6 +35,28 @@ def read_data(data: bytes) -> Delta | None:
 
 def read_any(chunk: Object) -> Delta:
     """Any event. ValueError when it is none of OpenAI's: it has neither choices nor counts nor a fault."""
+    return read_plain(chunk) or read_whatever(chunk)
+
+
+def read_plain(chunk: Object) -> Delta | None:
+    """The event that nearly all are, one choice with a content and nothing else to say; None: it is another."""
+    choices = chunk.get("choices")
+    if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+        return None
+    if chunk.get("error") is not None or chunk.get("usage") is not None or "timings" in chunk:
+        return None
+    choice = choices[0]
+    delta = choice.get("delta")
+    if type(delta) is not dict or not choice.keys() <= PLAIN_CHOICE or not delta.keys() <= PLAIN_DELTA:
+        return None
+    if choice.get("index") or choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    content, reply_id = delta.get("content"), chunk.get("id")
+    return Delta(content, reply_id=word_of(reply_id)) if type(content) is str else None
+
+
+def read_whatever(chunk: Object) -> Delta:
+    """The same, for every event there is."""
     fault = error_of(chunk)
     choices = list_of(chunk.get("choices"), "choices")
     if "choices" not in chunk and fault is None and not (chunk.keys() & {"usage", "timings"}):

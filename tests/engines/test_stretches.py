@@ -304,3 +304,18 @@ def test_who_is_aborted_keeps_the_tokens_it_had() -> None:
     together = play(schedule, engine_of(continuous(3)), Steering(drain_ns=50))
     assert_identical(together, play(schedule, Stepwise(engine_of(continuous(3))), Steering(drain_ns=50)))
     assert np.diff(together.token_offsets).tolist() == [749, 9]
+
+
+def test_who_joins_after_a_stretch_has_its_own_count() -> None:
+    """5 decodes for the first alone, 3 for both; when the second is aborted, the cache holds the first's 1 + 9."""
+    engine = engine_of(continuous(2))
+    engine.add_request(Request(0, [1], SamplingParams(99), 0))
+    engine.step(0)
+    assert engine.advance(1_000, 6_000) is not None
+    engine.add_request(Request(1, [1] * 7, SamplingParams(99), 6))
+    assert engine.advance(6_000, 9_000) is None
+    engine.step(6)
+    assert engine.advance(7_000, 10_000) is not None
+    engine.abort(1)
+    work = engine.step(10).work
+    assert work is not None and work.kv_tokens == 1 + 5 + 3 + 1

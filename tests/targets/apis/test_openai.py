@@ -1,11 +1,16 @@
 """What an event in OpenAI's form bears, in every dialect of it that servers were seen to speak."""
 
+from typing import Any
+
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from targets.api import BodyOptions, Delta, Usage
 from targets.apis.openai_chat import OpenAiChat
 from targets.apis.openai_completions import OpenAiCompletions
+from targets.apis.openai_reading import read_plain, read_whatever
 from targets.target import PlannedRequest
 
 API = OpenAiChat()
@@ -191,3 +196,48 @@ def test_bodies_of_both_endpoints() -> None:
     assert "stream_options" not in API.body(request, BodyOptions("m", usage=False))
     named = API.body(request, BodyOptions("m", max_tokens_field="max_completion_tokens", pin_lengths=False))
     assert (named["max_completion_tokens"], "max_tokens" in named) == (9, False)
+
+
+WORDS = st.none() | st.text("ab", max_size=2) | st.integers(0, 1) | st.just([1]) | st.just({})
+PLAIN_EVENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": WORDS,
+        "error": WORDS,
+        "usage": st.none() | st.just({"completion_tokens": 3}),
+        "timings": st.just({"predicted_n": 3}),
+        "model": WORDS,
+        "choices": st.lists(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "index": st.sampled_from([None, 0, 1]),
+                    "finish_reason": st.sampled_from([None, "length"]),
+                    "logprobs": st.none() | st.just({"content": [1, 2]}),
+                    "token_ids": st.none() | st.just([1, 2]),
+                    "text": WORDS,
+                    "delta": st.none()
+                    | st.fixed_dictionaries(
+                        {}, optional={"role": WORDS, "content": WORDS, "reasoning_content": WORDS, "tool_calls": WORDS}
+                    ),
+                },
+            ),
+            max_size=2,
+        ),
+    },
+)
+
+
+@settings(max_examples=500)
+@given(PLAIN_EVENTS)
+def test_a_plain_event_is_read_like_any_other(chunk: dict[str, Any]) -> None:
+    """The short way is taken only where the long one says the same."""
+    plain = read_plain(chunk)
+    if plain is not None:
+        assert plain == read_whatever(chunk)
+
+
+def test_the_event_that_most_are_is_plain() -> None:
+    """One choice with a content and nothing else to say goes the short way."""
+    choice = {"index": 0, "delta": {"content": " a"}, "finish_reason": None, "logprobs": None}
+    assert read_plain({"id": "x", "choices": [choice], "usage": None}) == Delta(" a", reply_id="x")
