@@ -7,11 +7,15 @@ import time
 from results.columns import NULL
 
 
-def sample_host(now_ns: int) -> dict[str, int]:
-    """CPU time, involuntary switches, run-queue wait of this process, and the load average, at a run time."""
+def sample_host(now_ns: int, worker_id: int = 0) -> dict[str, int]:
+    """CPU time, involuntary switches, run-queue wait of this process, and the load average, at a run time.
+
+    `worker_id`: which of several client processes this is.
+    """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "t_ns": now_ns,
+        "worker_id": worker_id,
         "wall_ns": time.perf_counter_ns(),
         "process_cpu_ns": time.process_time_ns(),
         "involuntary_switches": usage.ru_nivcsw,

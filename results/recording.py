@@ -28,8 +28,8 @@ PART_TABLES: dict[str, tuple[str, ...]] = {
     "slot_events": ("request_id", "event", "step", "slot"),
     "steps": ("step", "n_steps", "kind", "told", *WORK_COLUMNS),
     "host": (
-        "t_ns", "wall_ns", "process_cpu_ns", "involuntary_switches", "run_queue_wait_ns", "load_average_milli",
-        "max_rss_bytes",
+        "t_ns", "worker_id", "wall_ns", "process_cpu_ns", "involuntary_switches", "run_queue_wait_ns",
+        "load_average_milli", "max_rss_bytes",
     ),
     "flight": ("until_ns", "request_ns"),
 }  # fmt: skip
@@ -39,8 +39,8 @@ requests: of streaming targets with REMOTE_COLUMNS and REMOTE_TEXT_COLUMNS besid
 of streaming targets `t_ns` in place of `step`. token_ids: flat, in the order of `tokens`; empty when the target's
 ids mean nothing. steps: with start_ps, cost_ps and cost_slope_ps in modelled time, with start_ns and end_ns
 otherwise; a row of the former may be a stretch of steps, with its deliveries implied (`results.unroll`), which
-`merge` takes apart. host: with worker_id where several processes sampled. flight: requests in flight, integrated
-over the part's time, by a counter that sees no row.
+`merge` takes apart. host: worker_id tells the client process that sampled, 0 where there is one. flight: requests in
+flight, integrated over the part's time, by a counter that sees no row.
 """
 TEXT_COLUMNS = ("finish_reason", "error", *REMOTE_TEXT_COLUMNS)
 

@@ -24,7 +24,11 @@ from targets.apis.reading import (
 END = b"[DONE]"
 UNNAMED = ("", "message")
 NO_CHOICE: Object = {}
-PLAIN_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
+PLAIN_CHUNK = frozenset(
+    ("id", "object", "created", "model", "system_fingerprint", "choices", "usage", "prompt_token_ids", "prompt_text")
+)
+SAYS_MORE = ("finish_reason", "logprobs", "token_ids")
+PLAIN_CHOICE = frozenset(("index", "delta", "stop_reason", *SAYS_MORE))
 PLAIN_DELTA = frozenset(("role", "content"))
 
 
@@ -43,13 +47,13 @@ def read_plain(chunk: Object) -> Delta | None:
     choices = chunk.get("choices")
     if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
         return None
-    if chunk.get("error") is not None or chunk.get("usage") is not None or "timings" in chunk:
-        return None
     choice = choices[0]
     delta = choice.get("delta")
-    if type(delta) is not dict or not choice.keys() <= PLAIN_CHOICE or not delta.keys() <= PLAIN_DELTA:
+    if type(delta) is not dict or not (
+        delta.keys() <= PLAIN_DELTA and choice.keys() <= PLAIN_CHOICE and chunk.keys() <= PLAIN_CHUNK
+    ):
         return None
-    if choice.get("index") or choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+    if choice.get("index") or any(choice.get(name) is not None for name in SAYS_MORE) or chunk.get("usage") is not None:
         return None
     content, reply_id = delta.get("content"), chunk.get("id")
     return Delta(content, reply_id=word_of(reply_id)) if type(content) is str else None
