@@ -88,6 +88,9 @@ class Policy:
     options: dict[str, int | str | None] = field(default_factory=dict)
     reads_rows: bool = True
     """False: join never looks at the rows' tokens, only at how many there are; long runs are then faster."""
+    first_come: bool = False
+    """Whether it need not be asked: who waits longest joins, a prefill at most after every other step, and leaves when
+    finished."""
     budget_tokens: int | None = None
     """Tokens that a step may compute, prompts in chunks beside decodes. None: prompts are computed by themselves."""
     block_tokens: int | None = None
@@ -119,7 +122,7 @@ def all_when_all_finished(rows: Sequence[Row]) -> Sequence[int]:
 
 def one_by_one() -> Policy:
     """One slot: a request is served to its end before the next one starts."""
-    return Policy("one-by-one", 1, _join_first_free, finished_rows, reads_rows=False)
+    return Policy("one-by-one", 1, _join_first_free, finished_rows, reads_rows=False, first_come=True)
 
 
 def naive() -> Policy:
@@ -201,7 +204,8 @@ def continuous(batch: int = 8) -> Policy:
             return NOBODY_YET
         return _join_first_free(state)
 
-    return Policy("continuous", batch, join, finished_rows, options={"batch": batch}, reads_rows=False)
+    options: dict[str, int | str | None] = {"batch": batch}
+    return Policy("continuous", batch, join, finished_rows, options=options, reads_rows=False, first_come=True)
 
 
 def chunked(batch: int = 8, budget_tokens: int = 512, cache_tokens: int | None = None) -> Policy:

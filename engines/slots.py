@@ -45,12 +45,19 @@ class SlotEngine:
         self._steps = 0
         self._quiet_steps = 0
         self._running_ids: list[int] | None = None
-        self._kv_capacity_tokens: int | None = getattr(executor, "kv_capacity_tokens", None)
+        self._kv_capacity_tokens = getattr(executor, "kv_capacity_tokens", None)
         self._leaves_at_once = policy.leave is finished_rows and not policy.least_steps
         self._leaves_together = policy.leave is all_when_all_finished
         self._answer: Joining | None = None
         self._advances = False
         self._stretch_cost = cost_model if isinstance(cost_model, StretchCost) and self._can_advance() else None
+
+    @property
+    def first_come(self) -> tuple[int, StretchCost, int | None] | None:
+        """Slots, costs and size of the cache, where nobody need be asked how it goes on; None where somebody must."""
+        limits, cost = (self._executor.eos_token_id, self._executor.context_tokens), self._stretch_cost
+        plain = self._policy.first_come and limits == (None, None)
+        return (self._slots, cost, self._kv_capacity_tokens) if plain and cost else None
 
     def add_request(self, request: Request) -> None:
         """Queue a request in (due, id) order. ValueError when it can never fit the context."""
@@ -296,9 +303,7 @@ class SlotEngine:
     def _prefill_work(self, rows: Sequence[Row]) -> StepWork:
         """The counts of a joint prefill: the rows are those who joined, everybody else in a slot is stalled."""
         self._state.last_kind = "prefill"
-        joined = len(rows)
-        running = len(self._running)
-        waiting = len(self._waiting)
+        joined, running, waiting = len(rows), len(self._running), len(self._waiting)
         empty = self._slots - running
         queued = min(empty, waiting)
         finished = self._seats.finished_rows

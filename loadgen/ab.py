@@ -125,7 +125,7 @@ def _run_pair(session: Session, progress: Progress) -> None:
         def show(ended_requests: int, text: str = text, rows: int = rows) -> None:
             progress(text, ended_requests, rows)
 
-        outcome = execute(prepared, show, folder, session.pairs or STAGES[-1][0])
+        outcome = execute(prepared, show, folder, session.pairs or STAGES[-1][0], len(session.points))
         point = {"engine": label, "load": "all", "repeat": pair, "order": len(session.points)}
         session.points.append({"folder": f"pairs/{folder.name}", **point, "side": "ab"[side]})
         if outcome.stopped:

@@ -4,11 +4,11 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +27,27 @@ READY_S = 60.0
 Json = dict[str, Any]
 
 
+class Client(Protocol):
+    """This end of one process that plays a shard, wherever it runs."""
+
+    rank: int
+    ended_requests: int
+    result: Json | None
+    """What it said at its end; None: it has not, or was lost."""
+
+    async def start(self, setup: Json) -> None:
+        """Until it is ready. ValueError with its own reason when it cannot be."""
+
+    async def listen(self) -> None:
+        """Until it has ended, by itself or not."""
+
+    def say(self, document: Json) -> None:
+        """Tell it something; nothing when it is gone."""
+
+    def kill(self) -> None:
+        """Leave nothing behind."""
+
+
 async def play_processes(
     config: RunConfig,
     schedule: Schedule,
@@ -34,24 +55,53 @@ async def play_processes(
     control: Steering,
     model: str,
     begin: Callable[[int], None],
+    clients: Sequence[Client] | None = None,
 ) -> Recording:
-    """One process a shard. `begin`: told the common time 0.
+    """One process a shard, on this machine unless `clients` says where. `begin`: told the common time 0.
 
     A process that is lost leaves its rows and `worker_lost`. ValueError when one cannot start.
     """
-    clients = [_Client(rank) for rank in range(config.processes)]
-    setup = {"config": to_json(config), "folder": str(folder), "shards": config.processes, "model": model,
-             "drain_ns": control.drain_ns}  # fmt: skip
+    if clients is None:
+        clients = [_Client(rank) for rank in range(config.processes)]
     try:
-        await asyncio.gather(*(client.start(setup) for client in clients))
-        origin_ns = time.perf_counter_ns() + COMMON_START_NS
-        begin(origin_ns)
-        for client in clients:
-            client.say({"origin_ns": origin_ns})
-        await _steer(clients, control, origin_ns)
+        await _unless_stopped(start_clients(clients, config, folder, model, control.drain_ns), control)
+        return await play_started(clients, schedule, folder, control, begin)
     finally:
         for client in clients:
             client.kill()
+
+
+async def _unless_stopped(starting: Coroutine[Any, Any, None], control: Steering) -> None:
+    """To the end of the work. KeyboardInterrupt when somebody has stopped the run by then: there is nothing yet."""
+    task = asyncio.create_task(starting)
+    try:
+        while not task.done():
+            await asyncio.wait([task], timeout=CONTROL_EVERY_NS / 1e9)
+            if not task.done() and control.decision is not Decision.GO:
+                raise KeyboardInterrupt
+    finally:
+        task.cancel()
+    await task
+
+
+async def start_clients(
+    clients: Sequence[Client], config: RunConfig, folder: Path, model: str, drain_ns: int | None
+) -> None:
+    """Until all are ready. ValueError when one cannot be."""
+    setup = {"config": to_json(config), "folder": str(folder), "shards": len(clients), "model": model,
+             "drain_ns": drain_ns}  # fmt: skip
+    await asyncio.gather(*(client.start(setup) for client in clients))
+
+
+async def play_started(
+    clients: Sequence[Client], schedule: Schedule, folder: Path, control: Steering, begin: Callable[[int], None]
+) -> Recording:
+    """From a common time 0 to the end of all, and their rows merged."""
+    origin_ns = time.perf_counter_ns() + COMMON_START_NS
+    begin(origin_ns)
+    for client in clients:
+        client.say({"origin_ns": origin_ns})
+    await _steer(clients, control, origin_ns)
     recording = merge(schedule, [read_parts(folder / "parts")])
     for client in clients:
         if client.result is None:
@@ -60,7 +110,7 @@ async def play_processes(
     return replace(recording, stopped_ns=min(stops) if stops else None)
 
 
-async def _steer(clients: "list[_Client]", control: Steering, origin_ns: int) -> None:
+async def _steer(clients: Sequence[Client], control: Steering, origin_ns: int) -> None:
     """Pass the control's decisions on until every process has ended."""
     listening = [asyncio.create_task(client.listen()) for client in clients]
     told = Decision.GO
@@ -106,7 +156,10 @@ class _Client:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         self.say({**setup, "rank": self.rank})
-        told = await asyncio.wait_for(self._line(), READY_S)
+        try:
+            told = await asyncio.wait_for(self._line(), READY_S)
+        except TimeoutError:
+            told = {"failed": f"it was not ready within {READY_S:g} s: ask for fewer --processes"}
         if told is None or "ready" not in told:
             reason = (told or {}).get("failed", "it ended before it was ready")
             raise ValueError(f"client process {self.rank + 1} cannot run: {reason}")

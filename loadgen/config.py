@@ -14,6 +14,8 @@ __all__ = [
     "RunConfig", "SweepOptions", "check", "from_texts", "key_of", "options", "parse_load", "to_full_json", "to_json",
 ]  # fmt: skip
 Text = str | list[str]
+MODELLED = {"hardware", "model"}
+"""Options of hardware that is not here: its time can only be modelled."""
 
 
 def to_json(config: RunConfig) -> dict[str, Text]:
@@ -51,6 +53,8 @@ def from_texts(texts: Mapping[str, Any], complete: bool = True) -> RunConfig:
         values.setdefault("clock", "real")
         if "engine" in values:
             raise ValueError("give --engine or --target, not both")
+    if MODELLED & values.keys() or "executor=roofline" in values.get("engine", ""):
+        values.setdefault("clock", "modelled")
     config = RunConfig(**values)
     if complete:
         check(config)

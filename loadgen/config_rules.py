@@ -2,12 +2,15 @@
 
 from loadgen.config_table import RunConfig, options
 
+MOST_PROCESSES = 256
+
 
 def check(config: RunConfig) -> None:
     """ValueError when options contradict each other or something is missing."""
     _check_arrivals(config)
     _check_source(config)
     _check_target(config)
+    _check_modelled(config)
 
 
 def _check_arrivals(config: RunConfig) -> None:
@@ -16,6 +19,10 @@ def _check_arrivals(config: RunConfig) -> None:
     _refuse(
         config.rate_rps is None and not (closed or burst or replay), f"--arrival {config.arrival} needs --rate (req/s)"
     )
+    phased = bool(config.fill_requests or config.cooldown_requests)
+    own_end = f"--arrival {config.arrival} draws a fixed number: with --fill or --cooldown give --requests"
+    _refuse(phased and config.arrival == "conditioned" and config.duration_ns is not None, own_end)
+    _refuse(phased and burst, "a burst is all due at once: leave --fill and --cooldown out")
     _refuse(closed and config.users is None, "--arrival closed needs --users")
     _refuse(not closed and config.users is not None, "--users needs --arrival closed")
     _refuse(not closed and config.think_ns is not None, "--think needs --arrival closed")
@@ -40,9 +47,9 @@ def _check_source(config: RunConfig) -> None:
         _refuse(config.arrival not in ("poisson", "burst"), own_times)
         _refuse(config.duration_ns is not None, f"{own} has its own times: use --{'window' if replay else 'requests'}")
         _refuse(replay and config.requests is not None, "a trace has its own requests: use --limit")
-        for name in ("prompt_tokens", "output_tokens"):
+        for name in ("prompt_tokens", "output_tokens", "fill_requests", "cooldown_requests"):
             changed = getattr(config, name) != table[name][0].default
-            _refuse(changed, f"{own} has its own lengths: leave {table[name][1].flag} out")
+            _refuse(changed, f"{own} has its own requests: leave {table[name][1].flag} out")
 
 
 def _check_target(config: RunConfig) -> None:
@@ -55,9 +62,18 @@ def _check_target(config: RunConfig) -> None:
     _refuse(config.clock != "real", f"--clock {config.clock} needs --engine: a server runs in real time")
     _refuse(config.key_env is not None and config.key_file is not None, "give --key-env or --key-file, not both")
     _refuse(config.no_verify and config.ca_file is not None, "give --no-verify or --ca-file, not both")
+    many = f"--processes {config.processes} is more than one machine plays: at most {MOST_PROCESSES}"
+    _refuse(config.processes > MOST_PROCESSES, many)
     closed = config.arrival == "closed"
     capped = closed and config.max_concurrency is not None
     _refuse(capped, "--max-concurrency caps an open schedule: a closed loop has its --users")
+
+
+def _check_modelled(config: RunConfig) -> None:
+    """Hardware that is not here has no time of its own."""
+    for flag, value in (("--hardware", config.hardware), ("--model", config.model)):
+        _refuse(value is not None and config.target is not None, f"{flag} is of an engine's roofline: leave it out")
+        _refuse(value is not None and config.clock != "modelled", f"{flag} {value} needs --clock modelled")
 
 
 def _refuse(wrong: bool, message: str) -> None:

@@ -21,10 +21,12 @@ from loadgen.option import (
     parse_loads_text,
     parse_slo_text,
     parse_target,
+    parse_threshold,
     row,
     show_flag,
     show_header,
     show_pair,
+    show_threshold,
 )
 from loadgen.units import (
     format_duration_ns,
@@ -42,7 +44,7 @@ __all__ = ["ARRIVALS", "CLOCKS", "CONTEXT_POLICIES", "GROUPS", "RunConfig", "Swe
 
 ARRIVALS = ("poisson", "conditioned", "constant", "gamma", "burst", "closed")
 CLOCKS = ("charged", "modelled", "real")
-PRESETS = ("seed1",)
+PRESETS = ("seed1", "seed2-h100", "anyscale-2023", "orca-2022")
 EOS = ("ignore", "stop")
 TIME_UNITS = ("s", "ms", "us", "ns", "iso")
 CONNECTIONS = ("reuse", "new", "per-session")
@@ -70,9 +72,13 @@ class RunConfig:
         "--duration", parse_duration_ns, "arrivals for so long, in place of --requests", "workload", unit="60s",
         show=format_duration_ns,
     )  # fmt: skip
-    cv: float | None = row(
-        "--cv", parse_cv, "variation of gamma gaps: 1 is Poisson", "workload", unit="CV", show=repr
+    fill_requests: int = row(
+        "--fill", parse_whole, "requests before the measured ones, to bring the load up", "workload", 0, unit="N"
     )
+    cooldown_requests: int = row(
+        "--cooldown", parse_whole, "requests after them, to keep it up", "workload", 0, unit="N"
+    )
+    cv: float | None = row("--cv", parse_cv, "variation of gamma gaps: 1 is Poisson", "workload", unit="CV", show=repr)
     users: int | None = row("--users", parse_count, "users of a closed loop", "workload", unit="N")
     think_ns: int | None = row(
         "--think", parse_duration_ns, "closed: wait between answer and next request", "workload", unit="1s",
@@ -89,11 +95,9 @@ class RunConfig:
     temperature: float = row(
         "--temperature", parse_temperature, "0: greedy; else sampled", "workload", 0.0, unit="T", show=repr
     )
-    eos: str = row(
-        "--eos", choice(EOS), "ignore: outputs as long as asked", "workload", "ignore", choices=EOS
-    )
+    eos: str = row("--eos", choice(EOS), "ignore: outputs as long as asked", "workload", "ignore", choices=EOS)
     preset: str | None = row(
-        "--preset", choice(PRESETS), "seed1: the first text's 24 requests", "workload", choices=PRESETS
+        "--preset", choice(PRESETS), "the requests of a published text", "workload", choices=PRESETS
     )
     seed: int = row("--seed", parse_seed, "of every stream of the schedule", "workload", 7, unit="N")
     trace: str | None = row("--trace", str, "Azure CSV, plain CSV/JSONL, saved schedule", "trace",
@@ -117,10 +121,14 @@ class RunConfig:
         unit="N:POLICY", show=lambda pair: f"{pair[0]}:{pair[1]}",
     )  # fmt: skip
     engine: str = row("--engine", str, "NAME or FILE.py:CLASS, then ,key=value", "engine", "continuous", unit="SPEC")
-    clock: str = row("--clock", choice(CLOCKS), "whose time counts", "engine", "charged", choices=CLOCKS)
-    target: str | None = row(
-        "--target", parse_target, "a server in place of an engine", "target", unit="URL"
+    hardware: str | None = row(
+        "--hardware", str, "modelled: NAME or FILE.toml; a wrong name lists all", "engine", unit="NAME"
     )
+    model: str | None = row(
+        "--model", str, "modelled: NAME or FILE.toml; a wrong name lists all", "engine", unit="NAME"
+    )
+    clock: str = row("--clock", choice(CLOCKS), "whose time counts", "engine", "charged", choices=CLOCKS)
+    target: str | None = row("--target", parse_target, "a server in place of an engine", "target", unit="URL")
     api: str = row("--api", str, "NAME, FILE.py:CLASS or MODULE:CLASS", "target", "openai-chat", unit="API")
     served_model: str | None = row("--served-model", str, "asked of the server where not given", "target", unit="NAME")
     key_env: str | None = row("--key-env", str, "variable that holds the API key", "target", unit="VARIABLE")
@@ -197,6 +205,10 @@ class RunConfig:
         show=format_duration_ns,
     )  # fmt: skip
     slo: str | None = row("--slo", parse_slo_text, "limits for goodput", "run", "ttft<=1s,tpot<=50ms", unit="LIMITS")
+    threshold: tuple[tuple[str, float], ...] = row(
+        "--threshold", parse_threshold, "a line of the verdict, drawn elsewhere; again for each", "run", (),
+        unit="NAME=X", show=show_threshold, many=True,
+    )  # fmt: skip
     out: str = row("--out", str, "folder for run folders", "run", "runs", unit="DIR")
     name: str | None = row("--name", str, "part of the run folder's name", "run", unit="NAME")
 
@@ -221,7 +233,9 @@ class SweepOptions:
     rates: str = row(
         "--rates", parse_loads_text, "req/s, burst, closed:USERS; or auto", "workload", "4,8,16,32,burst", unit="LIST"
     )
-    repeats: int = row("--repeats", parse_count, "independent runs of each point", "run", 1, unit="K")
+    repeats: int = row(
+        "--repeats", parse_count, "independent runs of each point: 1 a look, 5 to publish", "run", 1, unit="K"
+    )
 
 
 def options(table: type = RunConfig) -> Mapping[str, tuple[Field[Any], Option]]:

@@ -68,7 +68,7 @@ def play_engine(
     engine_error, and nothing is lost of what came before.
     """
     play = _Play(schedule, engine, clock, emit, control)
-    with _no_garbage_collection():
+    with no_garbage_collection():
         play.run()
     return replace(merge(schedule, play.parts), stopped_ns=play.stopped_ns)
 
@@ -87,14 +87,17 @@ def play_compact(
     if not hasattr(engine, "advance") or engine.describe().get("returns") != "stream":
         raise ValueError("a compact run needs an engine that advances many steps at once and streams its tokens")
     play = _Play(schedule, engine, clock, emit, control)
-    with _no_garbage_collection():
+    with no_garbage_collection():
         play.run()
     return compact(schedule, play.parts, play.stopped_ns)
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
+def no_garbage_collection() -> Iterator[None]:
+    """Nothing is collected, and what is there already never looked at; inside of another one it does nothing."""
+    if not gc.isenabled():
+        yield
+        return
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -102,8 +105,7 @@ def _no_garbage_collection() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-        if enabled:
-            gc.enable()
+        gc.enable()
 
 
 class _Play:
@@ -124,7 +126,7 @@ class _Play:
         self._control = control
         self._arrivals = DueQueue(schedule)
         self._prompt_of = prompt_source(schedule, lazy=not told.get("reads_prompts", True))
-        self._params_of = _sampling(schedule)
+        self._params_of = sampling_source(schedule)
         advance: Advance | None = getattr(engine, "advance", None)
         self._stride = partial(clock.bill_stretch, advance) if advance and isinstance(clock, ModelledClock) else None
         self._recorder = Recorder(clock, bool(told.get("computes_tokens", True)), self._stride is not None)
@@ -323,8 +325,8 @@ class _Play:
         self._outside = False
 
 
-def _sampling(schedule: Schedule) -> Callable[[int], SamplingParams]:
-    """Each request's parameters, from the recipe."""
+def sampling_source(schedule: Schedule) -> Callable[[int], SamplingParams]:
+    """Request id -> its parameters, from the recipe."""
     sampling = schedule.recipe.get("sampling", {})
     lengths = schedule.output_tokens.tolist()
     by_length: dict[int, SamplingParams] = {}

@@ -7,6 +7,7 @@ duration with its unit.
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engines.catalog import EXECUTORS, POLICIES
@@ -15,6 +16,7 @@ from engines.engine import Engine
 from engines.paged import PagedEngine
 from engines.policies import DurationNs
 from engines.slots import SlotEngine
+from loadgen.config_table import RunConfig
 from loadgen.units import parse_bytes, parse_duration_ns, parse_duration_ps
 from results.schedule import Schedule
 from targets.inprocess import InProcessEngine
@@ -26,13 +28,24 @@ SUPPLIED = ("slots", "cached")
 """Arguments of an executor's builder that come from the policy."""
 
 
-def make_engine(spec: str, clock: str, schedule: Schedule | None) -> Engine:
+def machine_of(config: RunConfig) -> dict[str, str]:
+    """--hardware and --model of a config, as far as they are given: options of the roofline."""
+    told = {"hardware": config.hardware, "model": config.model}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def make_engine(
+    spec: str, clock: str, schedule: Schedule | None, machine: Mapping[str, str] = MappingProxyType({})
+) -> Engine:
     """A fresh engine. ValueError with one line for anything in the spec that cannot be.
 
     The executor is the cost-only one in modelled time and the transformer otherwise, unless executor= says so.
+    `machine`: options of a roofline, which is then the executor; those in the spec come first.
     `until=global-max` is replaced by the schedule's longest output; schedule None: whoever asks has none.
     """
     name, options = split_spec(spec)
+    if machine and (":" in name or options.get("executor", "roofline") != "roofline"):
+        raise ValueError(f"--{next(iter(machine))} is of executor=roofline, which engine {spec} does not have")
     if ":" in name:
         return _foreign(name, options)
     if name not in POLICIES:
@@ -41,7 +54,9 @@ def make_engine(spec: str, clock: str, schedule: Schedule | None) -> Engine:
         if schedule is None:
             raise ValueError("until=global-max needs a schedule to look at: write until=N")
         options["until"] = str(int(schedule.output_tokens.max()))
-    executor_name = options.pop("executor", "cost" if clock == "modelled" else "tinygpt")
+    default = "roofline" if machine else "cost" if clock == "modelled" else "tinygpt"
+    executor_name = options.pop("executor", default)
+    options = {**machine, **options}
     if executor_name not in EXECUTORS:
         raise ValueError(f"unknown executor {executor_name!r}: known are {', '.join(EXECUTORS)}")
     builder, executor_builder = load(POLICIES[name][0]), load(EXECUTORS[executor_name][0])

@@ -154,11 +154,32 @@ def parse_json_object(text: str) -> str:
     """Fields of a request's body as a JSON object: checked now, kept as written."""
     try:
         document = json.loads(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not JSON") from None
+        json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise ValueError(f"{text[:200]!r} is not JSON") from None
     if not isinstance(document, dict):
         raise ValueError(f"{text!r} is not a JSON object: write {{\"field\": value}}")
     return text
+
+
+def parse_threshold(text: str) -> tuple[str, float]:
+    """`failed_fraction=0.05`: a line of the verdict by its name, and where it is drawn."""
+    from results.thresholds import Thresholds
+
+    name, separator, value = (part.strip() for part in text.partition("="))
+    try:
+        number = float(value)
+    except ValueError:
+        separator, number = "", 0.0
+    if not separator:
+        raise ValueError(f"{text!r} is no threshold: write NAME=NUMBER, as in failed_fraction=0.05")
+    Thresholds().override({name: number})
+    return name, number
+
+
+def show_threshold(pair: tuple[str, float]) -> str:
+    """What `parse_threshold` reads."""
+    return f"{pair[0]}={pair[1]!r}"
 
 
 def show_header(pair: tuple[str, str]) -> str:

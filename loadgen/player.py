@@ -1,6 +1,7 @@
 """The player: what plays a schedule, an engine in this process or a server behind a wire. A session needs no more."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -8,7 +9,7 @@ from typing import Any, Protocol
 from loadgen.clock import make_clock
 from loadgen.config import RunConfig
 from loadgen.drive import play_engine
-from loadgen.engine_spec import make_engine
+from loadgen.engine_spec import machine_of, make_engine
 from loadgen.steering import Steering
 from loadgen.warmup import warm_up
 from results.columns import Table
@@ -59,7 +60,8 @@ class EnginePlayer:
         """ValueError in one line when the engine cannot be made."""
         self._config = config
         self._schedule = schedule
-        self._engine = make_engine(config.engine, config.clock, schedule)
+        self._facts: dict[str, Any] = {}
+        self._engine = make_engine(config.engine, config.clock, schedule, machine_of(config))
         self.drain_ns: int | None = None
         try:
             json.dumps(dict(self._engine.describe()), allow_nan=False, default=str)
@@ -76,16 +78,25 @@ class EnginePlayer:
 
     def warm_up(self, folder: Path) -> Table | None:
         """None in modelled time, where nothing can be cold."""
-        return None if self._config.clock == "modelled" else warm_up(self._engine, self._schedule)
+        if self._config.clock == "modelled":
+            return None
+        charged = self._config.clock == "charged" and self._cost_source == "thread_cpu"
+        warmed = warm_up(self._engine, self._schedule, time.thread_time_ns if charged else time.perf_counter_ns)
+        self._facts = {"warmup_converged": warmed.converged, "left_in_flight_requests": warmed.left_requests}
+        return warmed.rows
 
     def play(self, folder: Path, emit: Emit, control: Steering) -> Recording:
         """The stepping driver."""
-        clock = make_clock(self._config.clock, str(self._engine.describe().get("cost_source", "wall")))
+        clock = make_clock(self._config.clock, self._cost_source)
         return play_engine(self._schedule, self._engine, clock, emit, control)
 
     def found(self) -> Mapping[str, Any]:
-        """Nothing more."""
-        return {}
+        """Whether the warm-up settled, and left nothing behind."""
+        return {"facts": self._facts} if self._facts else {}
+
+    @property
+    def _cost_source(self) -> str:
+        return str(self._engine.describe().get("cost_source", "wall"))
 
     def close(self) -> None:
         """Nothing to give back."""

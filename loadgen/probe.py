@@ -8,7 +8,7 @@ import numpy as np
 from loadgen.clock import make_clock
 from loadgen.config import RunConfig
 from loadgen.drive import Decision, play_engine
-from loadgen.engine_spec import make_engine
+from loadgen.engine_spec import machine_of, make_engine
 from loadgen.units import NS_PER_S
 from loadgen.warmup import warm_up
 from loadgen.workload import build_schedule
@@ -42,7 +42,7 @@ class _GoOn:
 def probe(config: RunConfig, engine_spec: str) -> Speed:
     """Serve one request, then a burst, of the sweep's own lengths. ValueError when the engine cannot be made."""
     whole = build_schedule(replace(config, engine=engine_spec, rate_rps=None if config.speed else 1.0))
-    slots = make_engine(engine_spec, config.clock, whole).describe().get("slots")
+    slots = make_engine(engine_spec, config.clock, whole, machine_of(config)).describe().get("slots")
     width = slots if isinstance(slots, int) else 1
     single, single_wall_s = _play(config, engine_spec, whole, 1)
     burst, burst_wall_s = _play(config, engine_spec, whole, BATCHES * width)
@@ -60,7 +60,7 @@ def _play(config: RunConfig, engine_spec: str, whole: Schedule, requests: int) -
     count = len(whole.due_ns[rows])
     schedule = make_schedule(np.zeros(count, dtype=np.int64), whole.prompt_tokens[rows], whole.output_tokens[rows],
                              recipe=whole.recipe)  # fmt: skip
-    engine = make_engine(engine_spec, config.clock, whole)
+    engine = make_engine(engine_spec, config.clock, whole, machine_of(config))
     if config.clock != "modelled":
         warm_up(engine, schedule)
     clock = make_clock(config.clock, str(engine.describe().get("cost_source", "wall")))

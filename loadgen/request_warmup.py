@@ -11,7 +11,8 @@ import numpy as np
 
 from loadgen.config import RunConfig
 from loadgen.prompts import prompt_recipe, prompt_text, prompt_token_ids
-from loadgen.warmup import BUDGET_NS, OUTPUT_TOKENS, STREAM_SEED
+from loadgen.settling import GROUP
+from loadgen.warmup import BUDGET_NS, COLUMNS, OUTPUT_TOKENS, STREAM_SEED
 from results.columns import NULL, Table, int64
 from results.schedule import Schedule
 from results.status import Status
@@ -21,15 +22,16 @@ DEFAULT_REQUESTS = 4
 USERS = 4
 LONGEST_NS = 60_000_000_000
 """How long a server that has begun a warm-up request may take."""
-COLUMNS = ("request_id", "due_ns", "end_ns", "prompt_tokens", "output_tokens")
 
 
 def warmup_requests(config: RunConfig, schedule: Schedule) -> list[PlannedRequest]:
-    """Of lengths spread over the schedule's own, with ids after its last."""
+    """Of lengths spread over the schedule's own, each twenty over all of them, with ids after its last."""
     count = DEFAULT_REQUESTS if config.warmup_requests is None else config.warmup_requests
     if not count:
         return []
-    lengths = np.sort(schedule.prompt_tokens)[np.linspace(0, len(schedule) - 1, count).astype(np.int64)].tolist()
+    spread = np.sort(schedule.prompt_tokens)[np.linspace(0, len(schedule) - 1, count).astype(np.int64)]
+    groups = max(count // GROUP, 1)
+    lengths = np.concatenate([spread[at::groups] for at in range(groups)]).tolist()
     salt = (schedule.recipe.get("prompt") or {}).get("salt")
     recipe = prompt_recipe(STREAM_SEED, salt=salt)
     outputs = min(OUTPUT_TOKENS, int(schedule.output_tokens.min()))

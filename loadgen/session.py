@@ -20,7 +20,8 @@ from results.run_facts import facts_of, stamp_facts
 from results.schedule import Schedule
 from results.slo import parse_slo
 from results.stamp.given import engine_facts, workload_facts
-from results.store import COMPLETE, STOPPED, RunFolder
+from results.stamp.occasion import ended_run, since_previous_run_s
+from results.store import COMPLETE, STOPPED, RunFolder, file_sha256
 from results.tables import write_warmup
 
 Json = dict[str, Any]
@@ -56,10 +57,16 @@ def prepare(config: RunConfig) -> Prepared:
     return Prepared(config, schedule, TargetPlayer(config, schedule))
 
 
-def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, repeats: int = 1) -> Outcome:
+def execute(
+    prepared: Prepared,
+    progress: Progress,
+    folder: Path | None = None,
+    repeats: int = 1,
+    order_index: int | None = None,
+) -> Outcome:
     """Play it and write its folder, a new one in --out unless told where.
 
-    `repeats`: how many independent runs it is one of.
+    `repeats`: how many independent runs it is one of. `order_index`: its place among runs that follow one another.
 
     ValueError when it cannot be played; OSError when the folder cannot be written: what has been written by then
     stays readable.
@@ -69,7 +76,7 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, 
     with ExitStack() as closing:
         closing.callback(player.close)
         player.open()
-        run, stamp = _begun(prepared, folder, repeats)
+        run, stamp = _begun(prepared, folder, repeats, order_index)
         warmed = player.warm_up(run.folder)
         if warmed is not None:
             write_warmup(warmed, run.folder)
@@ -79,6 +86,7 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, 
             emit = Emit(writer.write, control)
             recording = player.play(run.folder, emit, control)
         conditions = finish(stamp)
+        ended_run()
         if emit.error is not None:
             raise OSError(f"{run.folder} cannot be written on: {emit.error.strerror}; what was written can be read")
         found = player.found()
@@ -87,10 +95,12 @@ def execute(prepared: Prepared, progress: Progress, folder: Path | None = None, 
         return _finished(run, recording, conditions, control)
 
 
-def _begun(prepared: Prepared, folder: Path | None, repeats: int) -> tuple[RunFolder, Stamp]:
+def _begun(
+    prepared: Prepared, folder: Path | None, repeats: int, order_index: int | None
+) -> tuple[RunFolder, Stamp]:
     """The folder, and the stamp as far as it is known."""
     started = datetime.now(UTC)
-    stamp = _stamp(prepared, started)
+    stamp = _stamp(prepared, started, order_index)
     stamped = unfinished(stamp)
     info = {**_info(prepared, started), "repeats": repeats, "clean_tree": _is_clean(stamped)}
     return RunFolder(folder or _new_folder(prepared.config, started), prepared.schedule, info, stamped), stamp
@@ -108,15 +118,23 @@ def _finished(run: RunFolder, recording: Recording, conditions: Json, control: S
     return Outcome(run.folder, summary, run.info["verdict"], stopped and control.reason is None)
 
 
-def _stamp(prepared: Prepared, started: datetime) -> Stamp:
+def _stamp(prepared: Prepared, started: datetime, order_index: int | None) -> Stamp:
     config = prepared.config
+    told = {"order_index": order_index, "since_previous_run_s": since_previous_run_s()}
     identity = {
         "config_requested": to_json(config),
         "config_effective": to_full_json(config),
         "started_utc": utc_text(started),
+        **{name: value for name, value in told.items() if value is not None},
     }
     engine = engine_facts(prepared.player.describe(), config.clock)
-    return begin_stamp(identity, workload_facts(prepared.schedule), engine)
+    return begin_stamp(identity, {**workload_facts(prepared.schedule), **_tokenizer(config)}, engine)
+
+
+def _tokenizer(config: RunConfig) -> Json:
+    """The hash of the file that counts tokens, where there is one."""
+    path = Path(config.tokenizer) if config.tokenizer else None
+    return {"tokenizer_sha256": file_sha256(path)} if path is not None and path.is_file() else {}
 
 
 def _is_clean(stamped: Json) -> bool:
@@ -136,6 +154,7 @@ def _info(prepared: Prepared, started: datetime) -> Json:
         "target": prepared.player.target,
         "engine": dict(prepared.player.describe()),
         "clock": prepared.config.clock,
+        "thresholds": dict(prepared.config.threshold),
         "schedule_sha256": prepared.schedule.sha256,
         "content_sha256": prepared.schedule.content_sha256,
     }

@@ -4,6 +4,8 @@ Request i belongs to shard i mod N; requests that wait for others stay with thos
 an end that only one process sees.
 """
 
+import hashlib
+
 import numpy as np
 
 from results.columns import Int64, int64
@@ -18,6 +20,11 @@ def shard(schedule: Schedule, rank: int, shards: int) -> Int64:
     roots = _roots(schedule)
     _, group = np.unique(roots, return_inverse=True)
     return int64(ids[group % shards == rank])
+
+
+def shard_sha256(schedule: Schedule, ids: Int64) -> str:
+    """Of the schedule's shape and these ids of it: two processes with it equal would send the same."""
+    return hashlib.sha256(schedule.sha256.encode() + ids.astype("<i8", copy=False).tobytes()).hexdigest()
 
 
 def _roots(schedule: Schedule) -> Int64:

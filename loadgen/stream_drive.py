@@ -55,11 +55,13 @@ async def play_target(
     origin_ns: int | None = None,
     begin: Callable[[int], None] = lambda origin_ns: None,
     count_tokens: Callable[[str], int] | None = None,
+    worker_id: int = 0,
 ) -> Recording:
     """Play a schedule against a target that is open. `planned[i]` is request i.
 
     `mine`: the ids of this process, where several share the schedule. `origin_ns`: time 0 on
     `time.perf_counter_ns()`, where it is agreed upon; `begin` is told it. `count_tokens`: a tokenizer.
+    `worker_id`: which of those processes this is.
     """
     enabled, switch_s = gc.isenabled(), sys.getswitchinterval()
     gc.collect()
@@ -69,7 +71,7 @@ async def play_target(
     starts_ns = origin_ns if origin_ns is not None else time.perf_counter_ns() + LEAD_NS
     try:
         begin(starts_ns)
-        play = _Play(schedule, target, planned, emit, control, mine, starts_ns, count_tokens)
+        play = _Play(schedule, target, planned, emit, control, mine, starts_ns, count_tokens, worker_id)
         await play.run()
     finally:
         sys.setswitchinterval(switch_s)
@@ -90,6 +92,7 @@ class _Play:
         mine: Int64 | None,
         origin_ns: int,
         count_tokens: Callable[[str], int] | None,
+        worker_id: int,
     ) -> None:
         self.parts: list[RecordingPart] = []
         self.stopped_ns: int | None = None
@@ -100,11 +103,12 @@ class _Play:
         self._arrivals = DueQueue(schedule, mine)
         self._flight = InFlight()
         self._origin_ns = origin_ns
+        self._worker_id = worker_id
         self._recorder = ReplyRecorder(self._origin_ns, count_tokens)
         self._open: dict[int, int] = {}
         """request id -> due_ns of those due and not ended, in the order of due times."""
-        self._waiting: deque[int] = deque()
-        """Due, and held back by the cap."""
+        self._waiting: deque[tuple[int, int]] = deque()
+        """(request id, released at) of those due and held back by the cap."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._aborted: set[int] = set()
         self._over = asyncio.Event()
@@ -123,7 +127,7 @@ class _Play:
             self._pacer.close()
             await self._last_replies()
         now_ns = self._now_ns()
-        self._recorder.host(sample_host(now_ns))
+        self._recorder.host(sample_host(now_ns, self._worker_id))
         self._publish(self._recorder.take(now_ns, self._flight.taken(now_ns)))
         if self._failure is not None:
             raise self._failure
@@ -143,7 +147,7 @@ class _Play:
             self._flight.enter(due_ns, now_ns)
             self._open[request_id] = due_ns
             if self._is_full():
-                self._waiting.append(request_id)
+                self._waiting.append((request_id, now_ns))
             else:
                 self._start(request_id, due_ns, now_ns)
         self._arm()
@@ -152,8 +156,8 @@ class _Play:
         most = self._control.max_requests
         return most is not None and len(self._tasks) >= most
 
-    def _start(self, request_id: int, due_ns: int, now_ns: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(request_id, due_ns, now_ns))
+    def _start(self, request_id: int, due_ns: int, released_ns: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(request_id, due_ns, released_ns))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -181,10 +185,9 @@ class _Play:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
-        now_ns = self._now_ns()
         while self._waiting and not self._is_full():
-            request_id = self._waiting.popleft()
-            self._start(request_id, self._open[request_id], now_ns)
+            request_id, released_ns = self._waiting.popleft()
+            self._start(request_id, self._open[request_id], released_ns)
         if not self._open and self._arrivals.next_due_ns == NEVER_NS:
             self._over.set()
 
@@ -196,7 +199,7 @@ class _Play:
             now_ns = self._now_ns()
             if now_ns >= self._host_at_ns:
                 self._host_at_ns = now_ns + HOST_EVERY_NS
-                self._recorder.host(sample_host(now_ns))
+                self._recorder.host(sample_host(now_ns, self._worker_id))
             if now_ns >= self._emit_at_ns or self._recorder.pending_rows >= EMIT_EVERY_ROWS:
                 self._emit_at_ns = now_ns + EMIT_EVERY_NS
                 kept = self._recorder.take(now_ns, self._flight.taken(now_ns))
@@ -232,12 +235,12 @@ class _Play:
         return True
 
     def _give_up(self, request_ids: list[int], status: Status) -> None:
-        held_back = set(self._waiting)
+        held_back = dict(self._waiting)
+        self._waiting = deque(one for one in self._waiting if one[0] not in set(request_ids))
         for request_id in request_ids:
             if request_id in held_back:
-                self._waiting.remove(request_id)
                 now_ns = time.perf_counter_ns()
-                self._end(Reply(request_id, status, end_ns=now_ns), self._open[request_id], NULL)
+                self._end(Reply(request_id, status, end_ns=now_ns), self._open[request_id], held_back[request_id])
             elif request_id not in self._aborted:
                 self._aborted.add(request_id)
                 self._target.abort(request_id, status)

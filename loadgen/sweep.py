@@ -17,6 +17,7 @@ import numpy as np
 
 from loadgen.config import RunConfig, check, from_texts, key_of, options, parse_load, to_json
 from loadgen.probe import Speed, probe
+from loadgen.repeats import by_point
 from loadgen.session import Prepared, execute, prepare, utc_text
 from loadgen.streams import uniforms
 from loadgen.units import NS_PER_S
@@ -114,12 +115,23 @@ def run_sweep(sweep: Sweep, progress: Callable[[Point, int, int], None]) -> str:
         _set_aside(folder)
         prepared = prepare(point_config(sweep.config, point.engine, point.load, point.repeat))
         _same_schedule(hashes, point, prepared)
-        outcome = execute(prepared, _on(point, len(prepared.schedule), progress), folder, sweep.repeats)
+        outcome = execute(prepared, _on(point, len(prepared.schedule), progress), folder, sweep.repeats, point.order)
         if outcome.stopped:
             _write(sweep, STOPPED)
             return STOPPED
-    _write(sweep, COMPLETE)
+    _write(sweep, COMPLETE, intervals_of(sweep))
     return COMPLETE
+
+
+def intervals_of(sweep: Sweep) -> list[Json]:
+    """Headline figures of each engine at each load over its complete repeats; the runs are told how they vary."""
+    ordered = sorted(sweep.points, key=lambda one: (_place(sweep, one), one.repeat))
+    places = [(point.engine, point.load, sweep.folder / point.folder) for point in ordered]
+    return by_point((engine, load, folder) for engine, load, folder in places if is_complete(folder))
+
+
+def _place(sweep: Sweep, point: Point) -> tuple[int, int]:
+    return sweep.engines.index(point.engine), sweep.loads.index(point.load)
 
 
 def point_config(config: RunConfig, engine: str, load: str, repeat: int) -> RunConfig:
@@ -166,7 +178,7 @@ def _flag(engine: str) -> tuple[str, str]:
     return ("--target" if is_address(engine) else "--engine"), engine
 
 
-def _write(sweep: Sweep, status: str) -> None:
+def _write(sweep: Sweep, status: str, intervals: list[Json] | None = None) -> None:
     document = {
         "schema_version": SCHEMA_VERSION,
         "kind": "sweep",
@@ -179,6 +191,7 @@ def _write(sweep: Sweep, status: str) -> None:
         "loads": list(sweep.loads),
         "repeats": sweep.repeats,
         "order_seed": sweep.config.seed,
+        **({} if intervals is None else {"intervals": intervals}),
         "points": [_point_json(sweep, point) for point in sweep.points],
     }
     write_json(sweep.folder / "sweep.json", document)

@@ -4,19 +4,21 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from loadgen.client_processes import Client, play_processes
 from loadgen.config import RunConfig
 from loadgen.option import FROM_ENVIRONMENT
 from loadgen.planned import planned_requests
 from loadgen.player import HTTP, Emit
 from loadgen.request_warmup import warm_up, warmup_requests
 from loadgen.server_watch import ServerWatch
+from loadgen.settling import settled
 from loadgen.steering import Steering
 from loadgen.stream_drive import play_target
-from results.columns import Int64, Table
+from results.columns import Int64, Table, int64
 from results.recording import Recording
 from results.schedule import Schedule
 from targets.api import BodyOptions
@@ -38,11 +40,18 @@ class TargetPlayer:
     target = HTTP
 
     def __init__(
-        self, config: RunConfig, schedule: Schedule, model: str | None = None, mine: Int64 | None = None
+        self,
+        config: RunConfig,
+        schedule: Schedule,
+        model: str | None = None,
+        mine: Int64 | None = None,
+        worker_id: int = 0,
+        clients: Sequence[Client] | None = None,
     ) -> None:
         """ValueError in one line when the options cannot be carried out. Connects to nothing yet.
 
-        `model`, `mine`: of one of several client processes, what the parent has found out and its requests.
+        `model`, `mine`, `worker_id`: of one of several client processes, what the parent has found out, its
+        requests, and which it is. `clients`: who plays in its place, where that is not for it to choose.
         """
         self.drain_ns: int | None = DRAIN_NS
         self._config = config
@@ -52,6 +61,9 @@ class TargetPlayer:
         self._count_tokens = _tokenizer(config.tokenizer) if config.tokenizer else None
         self._is_client = mine is not None
         self._mine = mine
+        self._worker_id = worker_id
+        self._clients = clients
+        self._sends_itself = self._is_client or (clients is None and config.processes == 1)
         self._model = model or config.served_model
         self._planned = planned_requests(schedule, as_ids=config.prompt_as == "ids")
         self._warmup = [] if self._is_client else warmup_requests(config, schedule)
@@ -59,6 +71,7 @@ class TargetPlayer:
         self._target: HttpTarget | None = None
         self._facts: Json = {}
         self._left_requests = 0
+        self._converged: bool | None = None
         self._runner: asyncio.Runner | None = None
 
     def describe(self) -> Mapping[str, Any]:
@@ -98,7 +111,7 @@ class TargetPlayer:
         """The requests that this process sends."""
         if self._mine is not None:
             return [self._planned[at] for at in self._mine.tolist()]
-        return self._planned if self._config.processes == 1 else []
+        return self._planned if self._sends_itself else []
 
     def warm_up(self, folder: Path) -> Table | None:
         """A few requests, closed loop, all ended before the run begins; the server is watched from now on."""
@@ -107,15 +120,15 @@ class TargetPlayer:
 
     async def _warm_up(self) -> Table | None:
         (rows, self._left_requests), _ = await asyncio.gather(warm_up(self._opened, self._warmup), self._watch.ready())
+        if rows is not None:
+            self._converged = settled((int64(rows["end_ns"]) - int64(rows["due_ns"])).tolist())
         return rows
 
     def play(self, folder: Path, emit: Emit, control: Steering, origin_ns: int | None = None) -> Recording:
         """The streaming driver, here or in several processes. `origin_ns`: time 0, where it is agreed upon."""
-        if self._config.processes > 1 and not self._is_client:
-            from loadgen.client_processes import play_processes
-
-            work = play_processes(self._config, self._schedule, folder, control, self._model or "", self._watch.begin)
-            return self._run(work)
+        if not self._sends_itself:
+            told = (self._config, self._schedule, folder, control, self._model or "", self._watch.begin, self._clients)
+            return self._run(play_processes(*told))
         return self._run(
             play_target(
                 self._schedule,
@@ -127,6 +140,7 @@ class TargetPlayer:
                 origin_ns=origin_ns,
                 begin=self._watch.begin,
                 count_tokens=self._count_tokens,
+                worker_id=self._worker_id,
             )
         )
 
@@ -166,6 +180,7 @@ class TargetPlayer:
             "ceiling_eps": calibrated["ceiling_events_per_s"] * self._config.processes if calibrated else None,
             "cap_requests": self._config.max_concurrency,
             "left_in_flight_requests": self._left_requests,
+            "warmup_converged": self._converged,
             "synthetic_prompts": True,
             "speculated": server.get("speculating"),
             "slots_observed": server.get("unused_slot_fraction") is not None,

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from loadgen.arrivals import PROCESSES, due_times_ns, due_times_until_ns
+from loadgen.arrivals import PROCESSES, due_times_ns
 from loadgen.config import RunConfig
 from loadgen.lengths import draw_lengths
+from loadgen.phases import DEFAULT_REQUESTS, has_phases, open_due_ns, phase_codes
+from loadgen.presets import LENGTHS
 from loadgen.prompts import prompt_recipe
 from loadgen.units import NS_PER_S
 from results.columns import NULL, int64
 from results.schedule import Schedule, make_schedule
 
-DEFAULT_REQUESTS = 200
 SALT_BYTES = 8
 SEED1_REQUESTS, SEED1_PROMPT_TOKENS, SEED1_OUTPUT_TOKENS = 24, (32, 96), (16, 48)
 
@@ -32,6 +33,8 @@ def build_schedule(config: RunConfig) -> Schedule:
         return _replayed(config, recipe)
     if config.preset == "seed1":
         return _seed1(config, recipe)
+    if config.preset is not None:
+        return _of_text(config, recipe)
     if config.arrival == "closed":
         return _closed(config, recipe)
     return _generated(config, recipe)
@@ -39,27 +42,25 @@ def build_schedule(config: RunConfig) -> Schedule:
 
 def _generated(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
     process, cv = PROCESSES[config.arrival], config.cv or 1.0
-    rate_rps = config.rate_rps
-    if config.duration_ns is not None and rate_rps is not None:
-        due_ns = due_times_until_ns(config.arrival, config.duration_ns, rate_rps, config.seed, cv)
-        if not len(due_ns):
-            raise ValueError(f"no request is due in --duration at --rate {rate_rps:g} with seed {config.seed}")
-    else:
-        requests = config.requests or DEFAULT_REQUESTS
-        due_ns = due_times_ns(config.arrival, requests, rate_rps or 1.0, config.seed, cv)
+    due_ns, end_ns = open_due_ns(config, cv)
+    if len(due_ns) <= config.fill_requests + config.cooldown_requests:
+        raise ValueError(f"no request is due in --duration at --rate {config.rate_rps:g} with seed {config.seed}")
     origin = {
         "process": config.arrival,
-        "parameters": {"rate_rps": rate_rps, "cv": config.cv, "seed": config.seed},
-        "rate_rps": rate_rps,
-        "window": {"kind": "makespan"} if config.arrival == "burst" else _window(config),
+        "parameters": {"rate_rps": config.rate_rps, "cv": config.cv, "seed": config.seed, **_phases(config)},
+        "rate_rps": config.rate_rps,
+        "window": {"kind": "makespan"} if config.arrival == "burst" else {"kind": "schedule", "end_ns": end_ns},
         "stationary": process.stationary,
         "label": process.label,
     }
     return _with_lengths(due_ns, config, recipe, origin)
 
 
-def _window(config: RunConfig) -> dict[str, Any]:
-    return {"kind": "schedule", "end_ns": config.duration_ns}
+def _phases(config: RunConfig) -> dict[str, Any]:
+    """What comes on top of the measured requests, where that was asked for."""
+    if not has_phases(config):
+        return {}
+    return {"fill_requests": config.fill_requests, "cooldown_requests": config.cooldown_requests}
 
 
 def _with_lengths(
@@ -70,6 +71,7 @@ def _with_lengths(
         due_ns,
         draw_lengths(rows, config.seed, "prompt", config.prompt_tokens),
         draw_lengths(rows, config.seed, "output", config.output_tokens),
+        phase=phase_codes(rows, config.fill_requests, config.cooldown_requests),
         recipe=recipe,
         origin=origin,
         **more,
@@ -78,14 +80,15 @@ def _with_lengths(
 
 def _closed(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
     """Users that each send their next request when the last is answered: request i belongs to user i mod users."""
-    users, requests = config.users or 1, config.requests or DEFAULT_REQUESTS
+    users, measured = config.users or 1, config.requests or DEFAULT_REQUESTS
+    requests = measured + config.fill_requests + config.cooldown_requests
     if requests < users:
         raise ValueError(f"--requests {requests} leaves users without any: ask for at least --users {users}")
     ids = np.arange(requests)
     first = ids < users
     origin = {
         "process": "closed",
-        "parameters": {"users": users, "think_ns": config.think_ns or 0, "seed": config.seed},
+        "parameters": {"users": users, "think_ns": config.think_ns or 0, "seed": config.seed, **_phases(config)},
         "rate_rps": None,
         "window": {"kind": "makespan"},
         "stationary": False,
@@ -121,6 +124,24 @@ def _seed1(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
     }
     due_ns = np.zeros(requests) if burst else np.rint(due_s * NS_PER_S)
     return make_schedule(int64(due_ns.astype(np.int64)), int64(prompts), int64(outputs), recipe=recipe, origin=origin)
+
+
+def _of_text(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
+    """A published text's lengths, under the config's arrivals."""
+    preset = LENGTHS[str(config.preset)]
+    requests = config.requests or preset.requests
+    burst = config.arrival == "burst"
+    due_ns = due_times_ns(config.arrival, requests, config.rate_rps or 1.0, config.seed, config.cv or 1.0)
+    prompts, outputs = preset.lengths(requests, config.seed)
+    origin = {
+        "process": config.arrival,
+        "parameters": {"preset": config.preset, "rate_rps": config.rate_rps, "seed": config.seed},
+        "rate_rps": config.rate_rps,
+        "window": {"kind": "makespan"} if burst else {"kind": "schedule"},
+        "stationary": PROCESSES[config.arrival].stationary,
+        "label": f"preset {config.preset}",
+    }
+    return make_schedule(due_ns, prompts, outputs, recipe=recipe, origin=origin)
 
 
 def _replayed(config: RunConfig, recipe: dict[str, Any]) -> Schedule:

@@ -27,7 +27,7 @@ def dirty_tree(case: Case) -> Ruling:
         return PASSED
     return Ruling(
         Outcome.WARNED,
-        "the program ran from a checkout with changes that no commit has",
+        "tokenload itself ran from a checkout with changes that no commit has",
         "commit them, so that the figures can be reproduced",
     )
 

@@ -1,9 +1,13 @@
 """A recording's summary and verdict together: what the verdict withholds is not given as a figure of the system."""
 
+from results.applicability import CODES
 from results.figure_json import QUANTILES, Json
+from results.figures import read
+from results.in_run import no_bounds
 from results.recording import Recording
 from results.run_facts import RunFacts, facts_of
 from results.slo import FLUIDITY, Slo
+from results.stats import N_TOO_SMALL
 from results.summary import summarise
 from results.verdict import Verdict, judge
 
@@ -23,10 +27,11 @@ def judged(recording: Recording, slo: Slo | None, facts: RunFacts) -> tuple[Json
         group, _, leaf = metric.partition(".")
         for place in places:
             if group in place:
-                place[group] = _without(place[group], leaf, finding.code) if leaf else _withheld(
-                    place[group], finding.code
+                place[group] = (
+                    _without(place[group], leaf, finding.code) if leaf else _withheld(place[group], finding.code)
                 )
     _withhold_objectives(summary, slo, verdict)
+    _withhold_bounds(summary)
     return summary, verdict
 
 
@@ -52,3 +57,14 @@ def _withhold_objectives(summary: Json, slo: Slo | None, verdict: Verdict) -> No
     codes = [finding.code for finding in found if finding is not None and finding.code != OVERLOADED]
     for leaf in ("attainment", "goodput_rps") if codes else ():
         summary["slo"] = _without(summary["slo"], leaf, codes[0])
+
+
+def _withhold_bounds(summary: Json) -> None:
+    """No bounds around a figure that is not given, and no such figure window by window."""
+    for name in summary["in_run"]:
+        _, reason = read(summary, name)
+        if reason is not None and reason in CODES and reason != N_TOO_SMALL:
+            summary["in_run"][name] = no_bounds(reason)
+    code = summary["ttft_ms"].get("withheld")
+    for row in (summary["windows"]["rows"] or ()) if code else ():
+        row.update(_without(_without(row, "ttft_p50_ms", code), "ttft_p99_ms", code))

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from results.columns import NULL, Int64, int64, is_null
 from results.metrics import failed
 from results.recording import Recording
-from results.schedule import Schedule
+from results.schedule import FILL, Schedule
 from results.status import Status
 from results.thresholds import Thresholds
+from results.window import planned_window_ns, window_kind
 
 GRID = 200
 BATCHES = 10
@@ -66,24 +67,26 @@ class Load:
 
 def has_one_rate(schedule: Schedule) -> bool:
     """Whether the schedule offers one constant rate to an open system, so that a steady state could exist."""
-    window = schedule.origin.get("window", {}).get("kind", "schedule")
-    return bool(schedule.origin.get("stationary")) and window == "schedule" and not len(schedule.after_ids)
+    by_time = window_kind(schedule) == "schedule"
+    return bool(schedule.origin.get("stationary")) and by_time and not len(schedule.after_ids)
 
 
 def judge_load(recording: Recording, thresholds: Thresholds, stop_ns: int | None = None) -> Load:
-    """The verdict on the window [0, last due time] (or its declared end, or the stop, when that came first)."""
+    """The verdict on the measured window, or what there is of it by the stop: after a fill, before a cool-down."""
     if not has_one_rate(recording.schedule):
         return Load(LoadState.NOT_JUDGED)
     begin_ns, end_ns = _flights(recording)
-    until_ns = _window_end_ns(recording.schedule, stop_ns)
-    arrivals = int(np.searchsorted(begin_ns, until_ns, side="right"))
-    if until_ns <= 0 or not arrivals:
+    from_ns, until_ns = _window_ns(recording.schedule, stop_ns)
+    filled = bool((recording.schedule.phase == FILL).any())
+    before = np.searchsorted(begin_ns, from_ns, side="right") if filled else 0
+    arrivals = int(np.searchsorted(begin_ns, until_ns, side="right") - before)
+    if until_ns <= from_ns or arrivals <= 0:
         return Load(LoadState.NOT_JUDGED)
-    q = in_flight(begin_ns, end_ns, until_ns)
+    q = in_flight(begin_ns, end_ns, until_ns, from_ns)
     growth = rise(q) / arrivals
     p = mann_kendall_p(q.reshape(BATCHES, -1).sum(axis=1).tolist())
     crowded = float(q.mean()) > thresholds.crowd_requests
-    p_latency = latency_trend_p(recording, until_ns) if crowded else None
+    p_latency = latency_trend_p(recording, until_ns, from_ns) if crowded else None
     state = judged(arrivals, growth, max(p, p_latency or 0.0), thresholds)
     rho = 1 / (1 - growth) if state is LoadState.OVERLOADED and growth < 1 else None
     return Load(state, arrivals, growth, p, rho, p_latency)
@@ -106,9 +109,9 @@ def judged(arrivals_requests: int, growth_ratio: float, trend_p_fraction: float,
     return LoadState.OVERLOADED if certain else LoadState.NOT_JUDGED
 
 
-def in_flight(begin_ns: Int64, end_ns: Int64, until_ns: int) -> Int64:
-    """Q in the middle of each of 200 equal parts of [0, until]; both columns sorted, ends excluded from flight."""
-    grid_ns = until_ns * (2 * np.arange(GRID, dtype=np.float64) + 1) / (2 * GRID)
+def in_flight(begin_ns: Int64, end_ns: Int64, until_ns: int, from_ns: int = 0) -> Int64:
+    """Q in the middle of each of 200 equal parts of [from, until]; both columns sorted, ends excluded from flight."""
+    grid_ns = from_ns + (until_ns - from_ns) * (2 * np.arange(GRID, dtype=np.float64) + 1) / (2 * GRID)
     begun = np.searchsorted(begin_ns, grid_ns, side="right")
     return int64(begun - np.searchsorted(end_ns, grid_ns, side="right"))
 
@@ -120,7 +123,7 @@ def rise(q: NDArray[np.generic]) -> float:
     return float(t @ (values - values.mean()) / (t @ t))
 
 
-def latency_trend_p(recording: Recording, until_ns: int) -> float:
+def latency_trend_p(recording: Recording, until_ns: int, from_ns: int = 0) -> float:
     """p of rising latencies over ten batches in the order of arrival.
 
     What failed or never ended is slower than everything. A batch of which half is that has no finite median; such
@@ -128,7 +131,7 @@ def latency_trend_p(recording: Recording, until_ns: int) -> float:
     """
     requests = recording.requests
     due, end = int64(requests["due_ns"]), int64(requests["end_ns"])
-    sent = (requests["status"] != Status.NOT_DISPATCHED) & ~is_null(due) & (due <= until_ns)
+    sent = (requests["status"] != Status.NOT_DISPATCHED) & ~is_null(due) & (due >= from_ns) & (due <= until_ns)
     latency = np.where(failed(recording) | (end == NULL), np.inf, (end - due).astype(np.float64))
     in_order = latency[sent][np.argsort(due[sent], kind="stable")]
     medians = [float(np.median(batch)) for batch in np.array_split(in_order, BATCHES) if len(batch)]
@@ -182,7 +185,7 @@ def _flights(recording: Recording) -> tuple[Int64, Int64]:
     return np.sort(int64(requests["due_ns"])[sent]), np.sort(ends[~is_null(ends)])
 
 
-def _window_end_ns(schedule: Schedule, stop_ns: int | None) -> int:
-    declared = schedule.origin.get("window", {}).get("end_ns")
-    end_ns = int(declared) if declared is not None else int(schedule.due_ns.max(initial=0))
-    return end_ns if stop_ns is None else min(end_ns, stop_ns)
+def _window_ns(schedule: Schedule, stop_ns: int | None) -> tuple[int, int]:
+    begin_ns, end_ns = planned_window_ns(schedule)
+    end_ns = end_ns or 0
+    return begin_ns, end_ns if stop_ns is None else min(end_ns, stop_ns)

@@ -52,6 +52,12 @@ def told(requests: Columns, name: str) -> Int64:
     return int64(np.where(is_null(values), 0, values))
 
 
+def prompt_tokens(requests: Columns) -> Int64:
+    """As the server counted them, else as they were asked for: a template and a tokenizer make others of them."""
+    counted = column(requests, "told_prompt_tokens")
+    return int64(np.where(is_null(counted), int64(requests["prompt_tokens"]), counted))
+
+
 def account(requests: Columns, event_tokens: Int64) -> Accounting:
     """The server's usage counts, else a tokenizer's count, else the sum of the events' tokens (`event_tokens`)."""
     usage, counted = column(requests, "told_output_tokens"), column(requests, "counted_tokens")

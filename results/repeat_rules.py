@@ -1,7 +1,14 @@
 """Rules about what surrounds one run: its warm-up, and the other runs of the same point."""
 
+import numpy as np
+
 from results.applicability import Outcome
-from results.case import PASSED, TOO_LITTLE, Case, Ruling
+from results.case import ONE_RATE, PASSED, TOO_LITTLE, Case, Ruling
+from results.figure_json import NS_PER_MS
+from results.metrics import events_of, tpot_ns
+from results.overload import LoadState
+from results.schedule import FILL
+from results.stationarity import settles_late
 
 
 def warmup_leak(case: Case) -> Ruling:
@@ -19,17 +26,30 @@ def warmup_leak(case: Case) -> Ruling:
 
 
 def warmup_not_converged(case: Case) -> Ruling:
-    """The warm-up went on until service times no longer changed."""
-    converged = case.facts.warmup_converged
-    if converged is None:
-        return TOO_LITTLE
-    if converged:
-        return PASSED
-    return Ruling(
-        Outcome.WARNED,
-        "service times were still changing when the warm-up reached its limit",
-        "warm up for longer, or take what is early in the run with care",
-    )
+    """The warm-up went on until service times no longer changed, and the run does not begin slower than it goes on."""
+    converged, early = case.facts.warmup_converged, _slow_beginning(case)
+    seen = ["service times were still changing when the warm-up reached its limit"] if converged is False else []
+    seen += [f"early requests were served more slowly than later ones: {early}"] if early else []
+    if seen:
+        remedy = "warm up for longer, or leave the beginning out of what is measured (--fill)"
+        return Ruling(Outcome.WARNED, "; ".join(seen), remedy)
+    return TOO_LITTLE if converged is None else PASSED
+
+
+def _slow_beginning(case: Case) -> str | None:
+    """By MSER-5 on TPOT, which holds no queue: latencies that do wander enough to deceive it. Behind the fill alone."""
+    recording = case.recording
+    if case.mode != ONE_RATE or case.load.state is LoadState.OVERLOADED:
+        return None
+    order = np.argsort(recording.requests["due_ns"][case.expected], kind="stable")
+    tpot = tpot_ns(recording, events_of(recording))[case.expected][order]
+    filling = (recording.requests["phase"][case.expected][order] == FILL)[np.isfinite(tpot)]
+    known = tpot[np.isfinite(tpot)] / NS_PER_MS
+    half = len(known) // 2
+    if len(known) < case.thresholds.beginning_requests or np.median(known[:half]) <= np.median(known[half:]):
+        return None
+    found = settles_late(known, int(filling.sum()))
+    return f"{found} ms of TPOT" if found else None
 
 
 def no_ci(case: Case) -> Ruling:

@@ -1,5 +1,7 @@
 """Rules that read the rows alone: is everything there, did it end as it should, does it agree with itself?"""
 
+from collections import Counter
+
 import numpy as np
 
 from results.applicability import Outcome
@@ -10,6 +12,7 @@ from results.silence import silence
 from results.status import NAMES, Status
 
 NS_PER_S = 1e9
+LONGEST_REASON_CHARACTERS = 160
 
 
 def sends_missing(case: Case) -> Ruling:
@@ -66,9 +69,18 @@ def failures(case: Case) -> Ruling:
         case,
         bad,
         case.thresholds.failed_fraction,
-        f"failed: {kinds}{_since(case)}",
+        f"failed: {kinds}{_most_told(case, bad)}{_since(case)}",
         "read the column error of the requests table, mend the cause, and run again",
     )
+
+
+def _most_told(case: Case, bad: Mask) -> str:
+    """The reason that most of them have."""
+    told = Counter(str(error) for error in case.recording.requests["error"][bad] if error is not None)
+    if not told:
+        return ""
+    reason, count = min(told.items(), key=lambda one: (-one[1], one[0]))
+    return f"; {count} of them: {reason[:LONGEST_REASON_CHARACTERS]}"
 
 
 def _since(case: Case) -> str:

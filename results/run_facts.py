@@ -100,7 +100,8 @@ def stamp_facts(document: Mapping[str, Any]) -> Json:
 def facts_of(info: Mapping[str, Any], label: str | None, repeats: int | None = None) -> RunFacts:
     """What a run's run.json says beyond its rows. `repeats`: where it is known better than there.
 
-    `facts` there holds STATED by name; what else it holds is left alone. TypeError or ValueError for a fact of
+    `facts` there holds STATED by name, `thresholds` those that were drawn elsewhere; what else it holds is left alone.
+    TypeError or ValueError for a fact of
     another kind than it should be.
     """
     stated = {name: value for name, value in (info.get("facts") or {}).items() if name in STATED and value is not None}
@@ -114,6 +115,7 @@ def facts_of(info: Mapping[str, Any], label: str | None, repeats: int | None = N
         label=label,
         repeats=repeats if repeats is not None else int(info.get("repeats", 1)),
         clean_tree=bool(info.get("clean_tree", False)),
+        thresholds=Thresholds().override(info.get("thresholds") or {}),
         calibrated="ceiling_eps" in stated,
         **stated,
     )

@@ -17,7 +17,7 @@ import numpy as np
 from results.columns import NULL, Int64, int64, is_null
 
 PHASES = ("warmup", "fill", "measure", "cooldown")
-MEASURE = PHASES.index("measure")
+FILL, MEASURE, COOLDOWN = (PHASES.index(name) for name in ("fill", "measure", "cooldown"))
 FORMAT = "tokenload-schedule/1"
 
 HASHED_COLUMNS = (
@@ -87,6 +87,7 @@ def make_schedule(
     turn: Sequence[int] | Int64 | None = None,
     request_class: Sequence[int] | Int64 | None = None,
     class_names: tuple[str, ...] = ("default",),
+    phase: Sequence[int] | Int64 | None = None,
     recipe: Json | None = None,
     origin: Json | None = None,
 ) -> Schedule:
@@ -103,7 +104,7 @@ def make_schedule(
         session=missing.copy() if session is None else int64(session).copy(),
         turn=missing.copy() if turn is None else int64(turn).copy(),
         request_class=zeros.copy() if request_class is None else int64(request_class).copy(),
-        phase=np.full(rows, MEASURE, dtype=np.int64),
+        phase=np.full(rows, MEASURE, dtype=np.int64) if phase is None else int64(phase).copy(),
         prompt_tokens=int64(prompt_tokens).copy(),
         output_tokens=int64(output_tokens).copy(),
         class_names=class_names,

@@ -17,11 +17,13 @@ from results.columns import int64
 from results.recording import TEXT_COLUMNS, Recording, RecordingPart
 from results.recovery import recover
 from results.schedule import Schedule, load_schedule, save_schedule
+from results.stamp.canonical import sha256_of
 from results.tables import TABLE_FILES, read_tables, write_tables
 
 SCHEMA_VERSION = 1
 RUNNING, COMPLETE, STOPPED = "running", "complete", "stopped"
 INCOMPLETE = "INCOMPLETE"
+SEAL = "info_sha256"
 WRITE_ORDER = ("steps", "token_ids", "tokens", "slot_events", "requests", "host", "flight")
 """So that, wherever a write is cut off, what is there refers only to what is there too."""
 OPTIONAL_FILES = ("server.parquet", "warmup.parquet")
@@ -78,7 +80,7 @@ class RunFolder:
             stopped_ns=recording.stopped_ns,
             files_sha256={name: file_sha256(self.folder / name) for name in names},
         )
-        write_json(self.folder / "run.json", self.info)
+        write_json(self.folder / "run.json", seal(self.info))
         shutil.rmtree(self.folder / "parts")
 
 
@@ -169,6 +171,17 @@ def digest(recording: Recording) -> str:
         sha.update(f"{name}|int64|{len(recording.schedule)}|".encode())
         sha.update(int64(recording.requests[name]).astype("<i8", copy=False).tobytes())
     return sha.hexdigest()
+
+
+def seal(info: Mapping[str, Any]) -> Json:
+    """run.json with the SHA-256 of all else in it, since no other file can hold that."""
+    plain = json.loads(json.dumps({**info, SEAL: None}, default=str))
+    return {**plain, SEAL: sha256_of(plain)}
+
+
+def is_sealed(info: Mapping[str, Any]) -> bool:
+    """Whether it is as it was written; one without a seal, of a run that has not ended, is."""
+    return info.get(SEAL) in (None, sha256_of({**info, SEAL: None}))
 
 
 def file_sha256(path: Path) -> str:

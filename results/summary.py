@@ -22,15 +22,19 @@ from results.figure_json import (
     with_reasons,
 )
 from results.fluidity import deadlines_met, fluidity
+from results.in_run import uncertainty
 from results.metrics import Events
 from results.recording import Recording
-from results.schedule import Schedule
+from results.remote import prompt_tokens
+from results.schedule import COOLDOWN, FILL, MEASURE, PHASES
 from results.slo import FLUIDITY, Slo
 from results.stats import NO_VALUES, quantile
 from results.status import NAMES, Status
 from results.steps import durations, ends_ns, starts_ns
 from results.stream_figures import stream_figures
 from results.thresholds import Thresholds
+from results.window import planned_window_ns, window_kind
+from results.windows import by_window
 
 SCHEMA_VERSION = 1
 Latency = Callable[[Recording, Events], NDArray[np.float64]]
@@ -66,11 +70,14 @@ def summarise(recording: Recording, slo: Slo | None = None, thresholds: Threshol
     good = chosen & ~metrics.failed(recording)
     gaps, _ = metrics.gaps_ns(recording, events, good)
     stall_ns = (thresholds or Thresholds()).stall_ns
+    fluid, fluidity_figures = _fluidity(recording, events, chosen, slo)
+    attained = _attained(recording, values, fluid, slo) if slo is not None else None
     return {
         "schema_version": SCHEMA_VERSION,
         "schedule_sha256": recording.schedule.sha256,
         "window_ns": list(window_ns),
-        "window_kind": _window_rule(recording.schedule)["kind"],
+        "window_kind": window_kind(recording.schedule),
+        "phases": _phases(recording),
         "requests": _counts(recording, chosen),
         **{f"{name}_ms": latency(values[name][chosen]) for name in values},
         "ttft_ok_ms": latency(values["ttft"][good]),
@@ -80,7 +87,10 @@ def summarise(recording: Recording, slo: Slo | None = None, thresholds: Threshol
         "stalls": _stalls(values["stall"][good], stall_ns),
         "in_flight": _in_flight(recording, window_ns),
         "rates": _rates(recording, events, chosen, window_ns),
-        **_objectives(recording, events, values, chosen, window_ns, slo),
+        "slo": _objectives(attained, chosen, window_ns, slo),
+        "fluidity": fluidity_figures,
+        "in_run": uncertainty(recording, values, chosen, attained),
+        "windows": by_window(recording, values, chosen, window_ns, attained),
         "by_class": splits.by_class(recording, values, chosen),
         "by_turn": splits.by_turn(recording, values, chosen),
         "slots": _slots(recording),
@@ -99,24 +109,31 @@ def _of_streams(recording: Recording, gaps: Int64, chosen: NDArray[np.bool_]) ->
 def window(recording: Recording, events: Events) -> tuple[int, int]:
     """The measured window in ns: both ends belong to it.
 
-    Generated: from 0 to the last due time. Trace: the length of its window. Bursts and closed modes: makespan,
-    from 0 to the last token. A run that was stopped is measured up to then.
+    Generated: from 0, or the last due time of the fill, to the last measured one. Trace: the length of its window.
+    Bursts and closed modes: makespan, from 0, or the first measured due time after a fill, to the last token, or to
+    the last measured due time before a cool-down. A run that was stopped is measured up to then.
     """
-    rule = _window_rule(recording.schedule)
-    due = recording.schedule.due_ns
-    known = due[~is_null(due)]
-    if rule["kind"] == "makespan":
-        end_ns = int(events.t_ns.max()) if len(events.t_ns) else 0
-    elif rule.get("end_ns") is not None:
-        end_ns = int(rule["end_ns"])
-    else:
-        end_ns = int(known.max()) if len(known) else 0
-    return 0, end_ns if recording.stopped_ns is None else min(end_ns, recording.stopped_ns)
+    begin_ns, end_ns = planned_window_ns(recording.schedule)
+    if end_ns is None:
+        begin_ns, end_ns = _makespan(recording, events)
+    if recording.stopped_ns is not None:
+        end_ns = min(end_ns, recording.stopped_ns)
+    return begin_ns, max(begin_ns, end_ns)
 
 
-def _window_rule(schedule: Schedule) -> Json:
-    rule: Json = schedule.origin.get("window", {"kind": "schedule"})
-    return rule
+def _makespan(recording: Recording, events: Events) -> tuple[int, int]:
+    phase, due = recording.schedule.phase, int64(recording.requests["due_ns"])
+    measured = due[(phase == MEASURE) & ~is_null(due)]
+    begin_ns = int(measured.min()) if (phase == FILL).any() and len(measured) else 0
+    if (phase == COOLDOWN).any():
+        return begin_ns, int(measured.max(initial=begin_ns))
+    return begin_ns, int(events.t_ns.max()) if len(events.t_ns) else 0
+
+
+def _phases(recording: Recording) -> Json:
+    """Scheduled requests by phase: only those of `measure` are in any figure."""
+    counts = np.bincount(recording.schedule.phase, minlength=len(PHASES))
+    return {name: int(count) for name, count in zip(PHASES, counts, strict=True) if count or name == PHASES[MEASURE]}
 
 
 def _counts(recording: Recording, chosen: NDArray[np.bool_]) -> Json:
@@ -180,7 +197,7 @@ def _rates(recording: Recording, events: Events, chosen: NDArray[np.bool_], wind
         "realised_rps": _realised(due),
         "completed_rps": per_second(int(ended.sum())),
         "output_tokens_per_s": per_second(output),
-        "total_tokens_per_s": per_second(output + float(recording.requests["prompt_tokens"][begun].sum())),
+        "total_tokens_per_s": per_second(output + float(prompt_tokens(recording.requests)[begun].sum())),
         "makespan_output_tokens_per_s": makespan(float(metrics.streamed_tokens(recording).sum())),
         "decode_tokens_per_s": (metrics.decode_speed_tokens_per_s(recording, events, chosen), NO_TIME),
     }
@@ -193,26 +210,24 @@ def _realised(due_ns: Int64) -> tuple[float | None, str]:
     return ((len(due_ns) - 1) * NS_PER_S / span_ns if span_ns else None), NO_TIME
 
 
-def _objectives(
-    recording: Recording,
-    events: Events,
-    values_ns: Values,
-    chosen: NDArray[np.bool_],
-    window_ns: tuple[int, int],
-    slo: Slo | None,
-) -> Json:
-    """The SLO and the fluidity: attainment over the scheduled, goodput, and deadlines met by those that came."""
-    fluid, figures = _fluidity(recording, events, chosen, slo)
-    if slo is None:
-        missing = with_reasons(dict.fromkeys(("limits", "attainment", "goodput_rps"), (None, NOT_ASKED)))
-        return {"slo": missing, "fluidity": figures}
+def _attained(recording: Recording, values_ns: Values, fluid: NDArray[np.float64], slo: Slo) -> NDArray[np.bool_]:
+    """Requests that answered, and within every limit."""
     answered = metrics.completed(recording) & ~np.isnan(values_ns["ttft"])
-    attained = int((slo.attained({**values_ns, FLUIDITY: fluid}) & answered)[chosen].sum())
+    return slo.attained({**values_ns, FLUIDITY: fluid}) & answered
+
+
+def _objectives(
+    attained: NDArray[np.bool_] | None, chosen: NDArray[np.bool_], window_ns: tuple[int, int], slo: Slo | None
+) -> Json:
+    """Attainment over the scheduled, and goodput."""
+    if slo is None or attained is None:
+        return with_reasons(dict.fromkeys(("limits", "attainment", "goodput_rps"), (None, NOT_ASKED)))
+    count = int(attained[chosen].sum())
     told = {
-        "attainment": share(attained, int(chosen.sum())),
-        "goodput_rps": Rate(window_ns[1] - window_ns[0])(attained),
+        "attainment": share(count, int(chosen.sum())),
+        "goodput_rps": Rate(window_ns[1] - window_ns[0])(count),
     }
-    return {"slo": {"limits": str(slo), **with_reasons(told)}, "fluidity": figures}
+    return {"limits": str(slo), **with_reasons(told)}
 
 
 def _fluidity(

@@ -56,6 +56,7 @@ class Thresholds:
     tokens_per_event_ratio: float = _row(1.05, "tokens / events", "CHUNKED above it: gaps are not between tokens")
     unlike_count_fraction: float = _row(0.01, "of the compared replies", "TOKEN_COUNT_MISMATCH above it")
     hidden_requests: int = _row(0, "replies", "HIDDEN_TOKENS: with reasoning counted and not sent, above it")
+    beginning_requests: int = _row(500, "requests", "WARMUP_NOT_CONVERGED: below it no slow beginning is looked for")
     cache_fraction: float = _row(0.05, "of the prompt tokens", "CACHE_UNEXPECTED: off the declared share by more")
     throttled_fraction: float = _row(0.001, "of the run", "THROTTLED: held back by a control group, above it")
     pressure_fraction: float = _row(0.2, "of the run", "CONTENDED_HOST: some task waited for a CPU, above it")

@@ -24,7 +24,7 @@ LONGEST_NAME_CHARACTERS = 512
 MOST_MODELS = 50
 MOST_FIELDS = 20
 WANTS_A_KEY = (401, 403)
-HTTP_OK = 200
+HTTP_OK, NOT_FOUND = 200, 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,10 @@ def _no_model(endpoint: Endpoint, answer: Answer) -> str:
             "or name the model with --served-model NAME"
         )
     if answer.http_status is None:
-        return f"{url} does not answer ({answer.reason}): start it, correct --target, or give --served-model NAME"
+        otherwise = "" if "refused" in str(answer.reason) else "; or name the model with --served-model NAME"
+        return f"{url} does not answer ({answer.reason}): start the server, or correct --target{otherwise}"
+    if answer.http_status == NOT_FOUND:
+        return f"{url} has no list of models (HTTP 404): correct the path of --target, or give --served-model NAME"
     return f"{url} lists no model: name it with --served-model NAME"
 
 

@@ -14,6 +14,7 @@ from targets.transport.deferred import ReadingQueue
 from targets.transport.encoding import encode_post, request_uuid
 from targets.transport.endpoint import Endpoint
 from targets.transport.exchange import Exchange
+from targets.transport.messages import one_word
 from targets.transport.pool import Pool, PoolOptions
 from targets.transport.protocol import Connection
 
@@ -75,7 +76,7 @@ class HttpTarget:
             "api": self._api.name,
             "endpoint": self._endpoint.describe(),
             "body": {
-                "model": options.model,
+                "model": one_word(options.model, self._endpoint.secrets),
                 "stream": options.stream,
                 "max_tokens_field": options.max_tokens_field,
                 "pin_lengths": options.pin_lengths,

@@ -1,6 +1,7 @@
 """`tokenload calibrate`: this client's own error and ceiling, on this machine."""
 
 import json
+import time
 
 import click
 
@@ -27,11 +28,13 @@ def calibrate(fresh: bool, as_json: bool) -> None:
 
         from loadgen.calibrate import calibration
 
+        began_s = time.time()
         found = calibration(fresh)
     if as_json:
         click.echo(json.dumps(found))
         return
-    table = Table(title=f"This client, measured {found['measured_utc']}", title_justify="left")
+    kept = "" if found["measured_s"] >= began_s else " and kept for an hour; --fresh measures now"
+    table = Table(title=f"This client, measured {found['measured_utc']}{kept}", title_justify="left")
     for column in ("us", "p50", "p95", "p99"):
         table.add_column(column, justify="left" if column == "us" else "right")
     for name, what in ROWS.items():

@@ -56,9 +56,10 @@ def answer_lines(document: Json) -> Iterator[str]:
         return
     bounds = f" ({found['low']:.4g} to {found['high']:.4g}, 95 %)" if found["low"] is not None else ""
     seeds = ", ".join(f"{value:.4g}" for value in found["per_seed_rps"])
-    yield f"capacity {found['value']:.4g} requests/s{bounds}; per seed {seeds}"
-    yield str(document["label"])
     sure = document["confirmation"]
+    refuted = "" if sure is None or sure["passed"] else "NOT CONFIRMED, and so not to be relied on: "
+    yield f"{refuted}capacity {found['value']:.4g} requests/s{bounds}; per seed {seeds}"
+    yield str(document["label"])
     if sure is not None:
         word = "confirmed" if sure["passed"] else "NOT CONFIRMED"
         yield f"{word} at {sure['rate_rps']:.4g}/s with seed {sure['seed']} and {sure['requests']} requests"

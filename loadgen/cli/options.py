@@ -23,7 +23,7 @@ INSTEAD_OF = {
     "rate": ("speed",),
     "speed": ("rate",),
     "arrival": ("cv", "users", "think", "rate"),
-    "target": ("engine", "clock"),
+    "target": ("engine", "clock", "hardware", "model"),
     "engine": ("target",),
 }
 """Flag -> saved options that it takes the place of."""
@@ -129,7 +129,7 @@ def one_line_errors() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted("interrupted before there was anything to write") from None
-    except (MemoryError, OverflowError) as error:
+    except (MemoryError, OverflowError, RecursionError) as error:
         raise InputError(f"too large for this machine: {error or type(error).__name__}") from error
     except (ValueError, OSError) as error:
         raise InputError(" ".join(str(error).split()) or type(error).__name__) from error

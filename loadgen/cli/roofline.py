@@ -9,8 +9,13 @@ import click
 from loadgen.cli.options import one_line_errors
 
 if TYPE_CHECKING:
+    from loadgen.published import Figure
     from loadgen.roofline_runs import Machine, Point, Told
 
+    Figures = list[Told] | list[Figure]
+
+PRESETS = ("seed2-h100", "anyscale-2023", "orca-2022")
+HEAD_OF_OTHERS = ("figure", "text", "ours", "difference", "why")
 HEAD = ("figure", "text", "with its 16 GB", "difference", "weights counted", "why")
 NOTE = (
     "Every point is a decode step that an engine played in modelled time: the greater of reading and maths. Solid: "
@@ -24,23 +29,26 @@ NOTE = (
 @click.option("--tp", metavar="N", type=click.IntRange(1, 1024), default=1, help="tensor parallel devices  [1]")
 @click.option("--kv-cache", metavar="SIZE", help="memory for caches; what 90 % leave beside the weights unless told")
 @click.option("--context", metavar="TOKENS", type=click.IntRange(2), default=1000, help="of each sequence  [1000]")
+@click.option("--preset", metavar="TEXT", type=click.Choice(PRESETS), help="a published text, its figures beside ours")
 @click.option("--out", metavar="FILE", default="runs/roofline.html", help="the page  [runs/roofline.html]")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 def roofline(
-    hardware: str | None, model: str | None, tp: int, kv_cache: str | None, context: int, out: str, as_json: bool
-) -> None:
+    hardware: str | None, model: str | None, tp: int, kv_cache: str | None, context: int, preset: str | None, out: str,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Draw throughput, math-busy share and step time against batch size, by engines in modelled time.
 
     \b
-    Without options it is the H100 of a text on batching, whose figures are set beside ours.
+    Without options it is the H100 of a text on batching, whose figures are set beside ours; --preset takes others.
     tokenload roofline --hardware mi300x --model llama-3.1-70b --context 4000
     """
     with one_line_errors():
-        from loadgen.roofline_runs import CLAIMS, CONTEXT_TOKENS, PAGE, PAGE_ROUNDED, curve, tell
+        from loadgen.roofline_runs import CONTEXT_TOKENS, curve
 
-        as_in_text = hardware is None and model is None and tp == 1 and kv_cache is None and context == CONTEXT_TOKENS
-        machine = PAGE if as_in_text else _machine(hardware, model, tp, kv_cache)
-        told = tell(CLAIMS, PAGE_ROUNDED, machine) if as_in_text else []
+        plain = hardware is None and model is None and tp == 1 and kv_cache is None and context == CONTEXT_TOKENS
+        if preset is not None and not plain:
+            raise ValueError(f"--preset {preset} has its own machine: leave its options out")
+        machine, told = _text(preset or PRESETS[0]) if plain else (_machine(hardware, model, tp, kv_cache), [])
         points = {name: curve(machine, context, free) for name, free in (("caches read", False), ("ideal", True))}
         path = _write(Path(out), machine, points, told, context)
     if as_json:
@@ -48,6 +56,17 @@ def roofline(
         return
     _print(told, points)
     click.echo(str(path))
+
+
+def _text(preset: str) -> tuple["Machine", "Figures"]:
+    """The machine of a text, and its figures as we play them."""
+    from loadgen.published import TEXTS
+    from loadgen.roofline_runs import CLAIMS, PAGE, PAGE_ROUNDED, tell
+
+    if preset == PRESETS[0]:
+        return PAGE, tell(CLAIMS, PAGE_ROUNDED, PAGE)
+    machine, figures = TEXTS[preset]
+    return machine, figures()
 
 
 def _machine(hardware: str | None, model: str | None, tp: int, kv_cache: str | None) -> "Machine":
@@ -59,7 +78,7 @@ def _machine(hardware: str | None, model: str | None, tp: int, kv_cache: str | N
 
 
 def _write(
-    path: Path, machine: "Machine", points: dict[str, list["Point"]], told: list["Told"], context_tokens: int
+    path: Path, machine: "Machine", points: dict[str, list["Point"]], told: "Figures", context_tokens: int
 ) -> Path:
     from results.report.roofline_page import Curve, roofline_page
 
@@ -79,20 +98,19 @@ def _write(
     return path
 
 
-def _rows(told: list["Told"]) -> list[tuple[str, ...]]:
-    if not told:
-        return []
-    body = [
-        (
-            f"{one.figure}, {one.unit}", f"{one.text:g}", f"{one.round_weights:.5g}", f"{one.difference_fraction:+.2%}",
-            f"{one.counted_weights:.5g}", one.why,
-        )
-        for one in told
-    ]  # fmt: skip
-    return [HEAD, *body]
+def _rows(told: "Figures") -> list[tuple[str, ...]]:
+    from loadgen.roofline_runs import Told
+
+    rows: list[tuple[str, ...]] = []
+    for one in told:
+        ours = (one.round_weights, one.counted_weights) if isinstance(one, Told) else (one.ours,)
+        first, *others = (f"{value:.5g}" for value in ours)
+        rows.append((f"{one.figure}, {one.unit}", f"{one.text:g}", first, f"{one.difference_fraction:+.2%}", *others,
+                     one.why))  # fmt: skip
+    return [HEAD if len(rows[0]) == len(HEAD) else HEAD_OF_OTHERS, *rows] if rows else []
 
 
-def _document(path: Path, machine: "Machine", points: dict[str, list["Point"]], told: list["Told"]) -> dict[str, Any]:
+def _document(path: Path, machine: "Machine", points: dict[str, list["Point"]], told: "Figures") -> dict[str, Any]:
     from dataclasses import asdict
 
     lines = {
@@ -110,7 +128,7 @@ def _document(path: Path, machine: "Machine", points: dict[str, list["Point"]], 
     return {"page": str(path), "cost_model": model, "curves": lines, "figures": figures}
 
 
-def _print(told: list["Told"], points: dict[str, list["Point"]]) -> None:
+def _print(told: "Figures", points: dict[str, list["Point"]]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -46,6 +46,8 @@ def run(
             return
         with Progress(len(prepared.schedule)) as progress:
             outcome = execute(prepared, progress)
+        if not as_json:  # before the page: whatever becomes of that, the figures have been shown
+            print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
         page = write_report(outcome.folder)
         told = [{"summary": outcome.summary, "verdict": outcome.verdict}]
         judged = judge_points(gates, told, junit_file, outcome.folder.name)
@@ -53,6 +55,5 @@ def run(
         found = {"folder": str(outcome.folder), "report": str(page), "stopped": outcome.stopped}
         click.echo(json.dumps({**found, "verdict": outcome.verdict, "gates": judged, **outcome.summary}))
     else:
-        print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
         click.echo(str(page))
     ctx.exit(exit_code([outcome.summary], [outcome.verdict], outcome.stopped, judged))

@@ -26,7 +26,8 @@ def runs(folder: str | None, out: str, as_json: bool) -> None:
 
 
 def _list(out: Path, as_json: bool) -> None:
-    rows = [_row(path.parent) for path in sorted(out.glob("*/run.json"))] if out.is_dir() else []
+    found = sorted([*out.glob("*/run.json"), *out.glob("*/sweep.json")]) if out.is_dir() else []
+    rows = [_row(path.parent) if path.name == "run.json" else _sweep_row(path.parent) for path in found]
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -46,7 +47,7 @@ def _row(folder: Path) -> dict[str, Any]:
         return {
             "folder": folder.name,
             "status": status,
-            "engine": config.get("engine", "continuous"),
+            "engine": config.get("target") or config.get("engine", "continuous"),
             "clock": info["clock"],
             "arrival": config.get("trace") or config.get("preset") or config.get("arrival", "poisson"),
             "rate_rps": float(config["rate"]) if "rate" in config else None,
@@ -54,6 +55,22 @@ def _row(folder: Path) -> dict[str, Any]:
             "failed": summary["requests"]["failed"] if summary else None,
             "ttft_p50_ms": summary["ttft_ms"]["p50"] if summary else None,
             "output_tokens_per_s": summary["rates"]["output_tokens_per_s"] if summary else None,
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        return {"folder": folder.name, "status": "unreadable", "error": f"{type(error).__name__}: {error}"}
+
+
+def _sweep_row(folder: Path) -> dict[str, Any]:
+    """What the list says of a sweep; its points are in its report."""
+    try:
+        sweep = json.loads((folder / "sweep.json").read_text())
+        return {
+            "folder": folder.name,
+            "status": "INCOMPLETE" if sweep["status"] == "running" else sweep["status"],
+            "engine": f"sweep of {len(sweep['engines'])}",
+            "clock": sweep["config"].get("clock", "charged"),
+            "arrival": ", ".join(sweep["loads"]),
+            "requests": sum(one["status"] == "complete" for one in sweep["points"]),
         }
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return {"folder": folder.name, "status": "unreadable", "error": f"{type(error).__name__}: {error}"}

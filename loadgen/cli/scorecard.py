@@ -1,5 +1,8 @@
 """What people see in the terminal: plan and progress on stderr, scorecard and lists on stdout."""
 
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,9 +16,11 @@ from rich.text import Text
 from loadgen.session import Prepared
 from loadgen.units import NS_PER_S
 from results.columns import is_null
-from results.schedule import Schedule
+from results.figures import FIGURES
+from results.schedule import PHASES, Schedule
 
 WIDTH = 110
+LINE_EVERY_S = 10.0
 BARS = " ▁▂▃▄▅▆▇█"
 LATENCY_ROWS = (
     ("ttft_ms", "TTFT"),
@@ -34,8 +39,8 @@ SLOT_ROWS = (
 )
 SERVER_ROWS = (
     ("unused_slot_fraction", "of the server's steps: 1 - sequence-steps with a token / (steps x slots)"),
-    ("running_max", "requests that the server ran at once"),
-    ("waiting_max", "requests that waited in the server's queue"),
+    ("running_max", "most requests that the server ran, as seen once a second"),
+    ("waiting_max", "most that waited in its queue, as seen once a second"),
     ("kv_max_fraction", "of the server's KV cache"),
 )
 
@@ -56,7 +61,7 @@ FOUR_DIGITS_BELOW = 1000
 
 
 class Progress:
-    """Requests ended, with an estimate of the time left; on stderr, and only in a terminal."""
+    """Requests ended, with an estimate of the time left, on stderr; outside a terminal a line now and then."""
 
     def __init__(self, requests: int) -> None:
         """Nothing is shown before the run starts."""
@@ -65,6 +70,8 @@ class Progress:
                    TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
         self._progress = RichProgress(*columns, console=console, disable=not console.is_terminal, transient=True)
         self._task = self._progress.add_task("requests", total=requests)
+        self._requests = requests
+        self._next_line_s = time.monotonic() + LINE_EVERY_S if not console.is_terminal else float("inf")
 
     def __enter__(self) -> "Progress":
         """Start showing."""
@@ -80,6 +87,9 @@ class Progress:
     def __call__(self, ended_requests: int) -> None:
         """So many have ended."""
         self._progress.update(self._task, completed=ended_requests)
+        if time.monotonic() >= self._next_line_s:
+            self._next_line_s = time.monotonic() + LINE_EVERY_S
+            print(f"{ended_requests} of {self._requests} requests have ended", file=sys.stderr, flush=True)
 
 
 def print_plan(prepared: Prepared) -> None:
@@ -108,13 +118,20 @@ def workload_line(schedule: Schedule) -> str:
     span_s = int(due_ns.max()) / NS_PER_S if len(due_ns) else 0.0
     rate = schedule.origin.get("rate_rps")
     parts = [
-        f"{len(schedule)} requests",
+        _requests_text(schedule),
         str(schedule.origin.get("label") or schedule.origin.get("process", "given")),
         f"{rate:g} req/s" if rate else "",
         f"over {span_s:.3f} s" if span_s else "",
         f"{int(schedule.prompt_tokens.sum())} prompt and {int(schedule.output_tokens.sum())} output tokens",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _requests_text(schedule: Schedule) -> str:
+    """Measured ones, and what comes before and after them."""
+    counts = {name: int((schedule.phase == code).sum()) for code, name in enumerate(PHASES)}
+    more = [f"{counts[name]} {word}" for name, word in (("fill", "fill"), ("cooldown", "cool-down")) if counts[name]]
+    return f"{counts['measure']} requests" + (f" (and {' and '.join(more)}, not counted)" if more else "")
 
 
 def print_verdict(verdict: dict[str, Any]) -> None:
@@ -139,6 +156,18 @@ def print_scorecard(summary: dict[str, Any], verdict: dict[str, Any], label: str
     if any("of_this_run" in summary[key] for key, _ in LATENCY_ROWS):
         console.print(Text("[...]: overloaded; of this run of so many requests, and growing with its length"))
     console.print(_rate_table(summary))
+    bounds = bounds_lines(summary["in_run"])
+    if bounds:
+        console.print(Text(f"At least this uncertain, from one run: {'; '.join(bounds)}", style="dim"))
+
+
+def bounds_lines(in_run: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of one run: `TTFT p99 812.3 ms (702 to 922)` of each figure that has bounds."""
+    return [
+        f"{FIGURES[name].title} {cell(one['low'])} to {cell(one['high'])}"
+        for name, one in in_run.items()
+        if one["low"] is not None and one["low"] < one["high"]
+    ]
 
 
 def _latency_table(summary: dict[str, Any]) -> Table:
@@ -165,7 +194,8 @@ def _rate_table(summary: dict[str, Any]) -> Table:
         table.add_column(column, justify="right" if column == "value" else "left")
     for name in ("offered_rps", "realised_rps", "completed_rps", "output_tokens_per_s", "total_tokens_per_s"):
         table.add_row(name, _figure(rates, name), "")
-    table.add_row("goodput_rps", _figure(slo, "goodput_rps"), Text(f"requests that meet {slo['limits']}"))
+    meets = f"requests that meet {slo['limits']}, by when they were due"
+    table.add_row("goodput_rps", _figure(slo, "goodput_rps"), Text(meets))
     table.add_row("attainment", _figure(slo, "attainment"), "of the scheduled")
     for name, what in SLOT_ROWS if "server" not in summary else ():
         table.add_row(name, _figure(summary["slots"], name), what)

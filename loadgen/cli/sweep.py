@@ -32,6 +32,7 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
     server in place of engines: --rates 1,2,4, or --concurrency 4,8,16 for closed loops.
     """
     with one_line_errors():
+        from loadgen.cli.interval_view import print_intervals, read_intervals
         from loadgen.cli.sweep_view import SweepProgress, print_sweep, print_sweep_plan, summaries, sweep_plan_lines
         from loadgen.sweep import run_sweep
         from results.report import write_report
@@ -46,13 +47,14 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
         with SweepProgress(planned) as progress:
             status = run_sweep(planned, progress)
         page = write_report(planned.folder)
-        found = summaries(planned)
+        found, intervals = summaries(planned), read_intervals(planned)
         judged = judge_points(gates, found, given["junit_file"], planned.folder.name)
         if as_json:
             told = {"folder": str(planned.folder), "report": str(page), "status": status, "points": found}
-            click.echo(json.dumps({**told, "gates": judged}))
+            click.echo(json.dumps({**told, "intervals": intervals, "gates": judged}))
         else:
             print_sweep(found)
+            print_intervals(intervals)
             click.echo(str(page))
     outcomes = ([one["summary"] for one in found], [one["verdict"] for one in found])
     ctx.exit(exit_code(*outcomes, status == STOPPED, judged))

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from loadgen.cli.scorecard import WIDTH, cell, plain
-from loadgen.sweep import Point, Sweep, is_complete
+from loadgen.sweep import Point, Sweep, is_address, is_complete
+from results.headline import runs_label
 
 SECONDS_PER_MINUTE = 60
 COLUMNS = {
@@ -77,11 +78,14 @@ def print_sweep_plan(sweep: Sweep) -> None:
 def sweep_plan_lines(sweep: Sweep) -> list[str]:
     """Engines, loads, points and folder of a sweep, and about how long it will take."""
     left = [point for point in sweep.points if not is_complete(sweep.folder / point.folder)]
+    clock = "real time" if any(is_address(engine) for engine in sweep.engines) else f"{sweep.config.clock} clock"
+    to_run = "" if len(left) == len(sweep.points) else f", {len(left)} to run"
+    takes = f"; at least {duration(sweep.expected_s)}" if sweep.expected_s >= 1 else ""
     return [
         f"engines   {', '.join(sweep.engines)}",
-        f"loads     {', '.join(sweep.loads)} (requests/s unless named), {sweep.repeats} repeat(s), seed "
-        f"{sweep.config.seed}, {sweep.config.clock} clock",
-        f"points    {len(sweep.points)}, {len(left)} to run, interleaved; about {duration(sweep.expected_s)}",
+        f"loads     {', '.join(sweep.loads)} (requests/s unless named), seed {sweep.config.seed}, {clock}",
+        f"repeats   {sweep.repeats}: {runs_label(sweep.repeats)}",
+        f"points    {len(sweep.points)}{to_run}, interleaved{takes}",
         f"folder    {sweep.folder}",
     ]
 
@@ -107,10 +111,23 @@ def print_sweep(found: list[dict[str, Any]]) -> None:
         table.add_column(title, no_wrap=True)
     for title in COLUMNS:
         table.add_column(title, justify="right")
+    table.add_column("verdict", no_wrap=True)
     for one in found:
         cells = [_cell(one["summary"][group], name) for group, name in COLUMNS.values()]
-        table.add_row(Text(one["engine"]), Text(one["load"]), str(one["repeat"]), *cells)
+        valid = "VALID" if one["verdict"]["valid"] else "INVALID"
+        table.add_row(Text(one["engine"]), Text(one["load"]), str(one["repeat"]), *cells, valid)
     console.print(table)
+    for code, text in _what_was_found(found).items():
+        console.print(Text(f"  {code}: {text}"))
+
+
+def _what_was_found(found: list[dict[str, Any]]) -> dict[str, str]:
+    """Code -> at how many points, and what the first of them says."""
+    told: dict[str, list[str]] = {}
+    for one in found:
+        for finding in (*one["verdict"]["invalid"], *one["verdict"]["warnings"]):
+            told.setdefault(finding["code"], []).append(finding["text"])
+    return {code: f"at {len(texts)} of {len(found)} points, as in: {texts[0]}" for code, texts in told.items()}
 
 
 def _cell(figures: dict[str, Any], name: str) -> Text:

@@ -32,7 +32,8 @@ class Difference:
 
     def __str__(self) -> str:
         """`workload.rate_rps (8, 16)`."""
-        return f"{self.name} ({_short(self.a)}, {_short(self.b)})"
+        a, b = _apart(self.a, self.b)
+        return f"{self.name} ({_short(a)}, {_short(b)})"
 
     def to_json(self) -> Json:
         """By name."""
@@ -81,6 +82,16 @@ def _groups(stamp: Mapping[str, Any]) -> dict[str, Json]:
         for name, group in (groups.items() if isinstance(groups, Mapping) else ())
         if isinstance(group, Mapping) and isinstance(group.get("fields"), dict)
     }
+
+
+def _apart(a: Any, b: Any) -> tuple[Any, Any]:
+    """Of two objects only what differs: the rest would be the same text twice."""
+    if not isinstance(a, Mapping) or not isinstance(b, Mapping):
+        return a, b
+    names = sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
+    inner = [_apart(a.get(name), b.get(name)) for name in names]
+    pairs = dict(zip(names, inner, strict=True))
+    return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
 
 
 def _short(value: Any) -> str:

@@ -15,7 +15,7 @@ from results.recording import Recording
 from results.report.asked import config_of, engine_of, limits_of, load_of
 from results.run_facts import facts_of
 from results.slo import parse_slo
-from results.store import INCOMPLETE, file_sha256, load_run
+from results.store import INCOMPLETE, file_sha256, is_sealed, load_run
 
 Json = dict[str, Any]
 POINT_FILES = ("sweep.json", "ab.json")
@@ -129,6 +129,8 @@ def refuse_changed(folder: Path, info: Mapping[str, Any]) -> None:
         for name, sha256 in sorted((told if isinstance(told, dict) else {}).items())
         if "/" not in name and (not (folder / name).is_file() or file_sha256(folder / name) != sha256)
     ]
+    if not is_sealed(info):
+        changed.append("run.json")
     if changed:
         raise ValueError(f"{folder}: changed since the run was written: {', '.join(changed)}; run it again")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from results.schedule import Schedule
+from results.schedule import COOLDOWN, FILL, MEASURE, Schedule
 
 Json = dict[str, Any]
 DEFAULT_SLO = "ttft<=1s,tpot<=50ms"
@@ -24,6 +24,8 @@ class Workload:
 
     sha256: str
     process: str
+    phases: str
+    """What is left out of every figure at the schedule's ends, in words."""
     requests: int
     prompt_tokens: tuple[int, int]
     """Smallest and largest."""
@@ -43,12 +45,19 @@ def workload_of(schedule: Schedule) -> Workload:
     return Workload(
         sha256=schedule.sha256,
         process=str(origin.get("label") or origin.get("process") or "given"),
-        requests=len(schedule),
+        phases=_phases_text(schedule),
+        requests=int((schedule.phase == MEASURE).sum()),
         prompt_tokens=(int(prompts.min()), int(prompts.max())) if len(schedule) else (0, 0),
         output_tokens=(int(outputs.min()), int(outputs.max())) if len(schedule) else (0, 0),
         mean_output_tokens=float(outputs.mean()) if len(schedule) else 0.0,
         longest_of_batch=tuple(_longest_of(np.sort(outputs), batch) for batch in range(1, LARGEST_BATCH + 1)),
     )
+
+
+def _phases_text(schedule: Schedule) -> str:
+    fill, cooldown = (int((schedule.phase == code).sum()) for code in (FILL, COOLDOWN))
+    begins = f"{fill} more of fill (not counted)" if fill else "no fill (the way up from empty counts)"
+    return begins + (f", {cooldown} of cool-down (not counted)" if cooldown else ", no cool-down")
 
 
 def config_of(info: Mapping[str, Any]) -> Json:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from results.applicability import WITHHELD
 from results.report.plain import value_text
 
 Json = dict[str, Any]
@@ -29,12 +30,25 @@ def unwrapped(document: Any) -> Any:
 def _differences(stored: Any, fresh: Any, path: str) -> Iterator[str]:
     if isinstance(fresh, dict):
         for name, value in fresh.items():
-            if name == "reasons":
-                continue
             inner = stored.get(name) if isinstance(stored, dict) else None
+            if name == "reasons" or (inner is None and _is_withheld(stored, name)):
+                continue
             yield from _differences(inner, value, f"{path}.{name}" if path else name)
+    elif _is_rows(fresh) and _is_rows(stored) and len(fresh) == len(stored):
+        for at, (told, row) in enumerate(zip(stored, fresh, strict=True)):
+            yield from _differences(told, row, f"{path}.{at}")
     elif not _same(stored, fresh):
         yield f"{path} says {value_text(stored)}, the rows give {value_text(fresh)}"
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+
+
+def _is_withheld(stored: Any, name: str) -> bool:
+    """Null by the verdict: the rows know it all the same."""
+    reasons = stored.get("reasons") if isinstance(stored, dict) else None
+    return isinstance(reasons, dict) and reasons.get(name) in WITHHELD
 
 
 def _same(stored: Any, fresh: Any) -> bool:

@@ -16,7 +16,7 @@ def verdict_of(info: Json, recording: Recording, label: str | None, count: int) 
     stored, fresh = read_verdict(info.get("verdict")), _from_rows(info, recording, label, count)
     if stored.valid is None:
         return fresh, ()
-    if fresh.valid is None or info["verdict"].get("thresholds") not in (None, Thresholds().to_json()):
+    if fresh.valid is None or info["verdict"].get("thresholds") not in (None, _thresholds(info).to_json()):
         return stored, ()
     told, found = _in_short(stored), _in_short(fresh)
     return stored, (f"the verdict in run.json is {told}, the rows give {found}",) if told != found else ()
@@ -28,6 +28,14 @@ def _from_rows(info: Json, recording: Recording, label: str | None, count: int) 
         return read_verdict(judge(recording, facts_of(info, label, count)).to_json())
     except (ValueError, KeyError, TypeError):
         return NOT_JUDGED
+
+
+def _thresholds(info: Json) -> Thresholds:
+    """Those that the run was to be judged by."""
+    try:
+        return Thresholds().override(info.get("thresholds") or {})
+    except (ValueError, TypeError, AttributeError):
+        return Thresholds()
 
 
 def _in_short(verdict: Verdict) -> str:

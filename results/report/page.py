@@ -22,6 +22,7 @@ from results.report.server_charts import server_charts
 from results.report.share_charts import share_charts
 from results.report.stamp import conditions_line, stamp
 from results.report.titles import hashes, title_of
+from results.report.uncertainty import uncertainty_table, window_table
 
 HERE = Path(__file__).parent
 
@@ -51,6 +52,8 @@ def page(folder: Folder) -> str:
         sentences=sentences(folder),
         answer=answer_table(folder),
         scorecard=scorecard(folder),
+        uncertainty=uncertainty_table(folder),
+        windows=window_table(folder),
         slots=slot_table(folder) if local else None,
         charts=charts,
         shares=shares,

@@ -46,7 +46,7 @@ def roofline_page(
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><p>{escape(note)}</p>{plot}"
-        f"{_table(table)}<h2>Conditions</h2><dl>{facts}</dl></body></html>\n"
+        f"{html_table(table)}<h2>Conditions</h2><dl>{facts}</dl></body></html>\n"
     )
 
 
@@ -67,7 +67,8 @@ def _figure(curves: Sequence[Curve]) -> Any:
     return figure
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """The first row is the head; nothing where there are no rows."""
     if not rows:
         return ""
     head, *body = rows

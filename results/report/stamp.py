@@ -50,6 +50,7 @@ def conditions_line(folder: Folder) -> str:
         "output " + _span([load.output_tokens for load in loads]),
         _seeds(points),
         f"{' or '.join(_distinct(f'{load.requests:,}' for load in loads)) or 'no'} requests a point",
+        *_distinct(load.phases for load in loads),
         f"{len(folder.repeats)} repeat{'s' if len(folder.repeats) > 1 else ''}",
         *_distinct(f"{point.info.get('clock', 'unknown')} clock" for point in points),
         f"measured {folder.started_utc}" + (f" to {folder.ended_utc}" if folder.ended_utc else ""),

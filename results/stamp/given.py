@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from results.stamp.canonical import Json
+from results.stamp.canonical import Json, sha256_of
 from results.stamp.facts import IDENTITY, INFO, PERFORMANCE
 
 if TYPE_CHECKING:
@@ -31,7 +31,11 @@ WORKLOAD: dict[str, str] = {
     "tokenizer_sha256": IDENTITY,
     "chat_template_sha256": IDENTITY,
 }
-"""Field -> what it means when it differs. Times, lengths and their order are in schedule_sha256."""
+"""Field -> what it means when it differs. Times, lengths and their order are in schedule_sha256.
+
+order_sha256: of the lengths in the order of the requests, whatever their times. prompt_set_sha256: of what the prompts
+are made from, whatever their order.
+"""
 
 ENGINE: dict[str, str] = {
     "policy": PERFORMANCE,
@@ -81,6 +85,8 @@ def workload_facts(schedule: "Schedule") -> Json:
         "prompt_recipe": recipe.get("prompt"),
         "sampling": recipe.get("sampling"),
         "trace_sha256": source.get("sha256"),
+        "order_sha256": sha256_of([schedule.prompt_tokens.tolist(), schedule.output_tokens.tolist()]),
+        "prompt_set_sha256": sha256_of([recipe.get("prompt"), sorted(schedule.prompt_tokens.tolist())]),
     }
 
 

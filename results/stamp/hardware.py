@@ -1,8 +1,11 @@
 """Group 5: the machine as far as it stays the same: processor, memory, limits, clock, what a kernel was told."""
 
 import os
-from collections.abc import Callable
-from typing import Any
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from results.stamp import cgroup
 from results.stamp.canonical import Json
@@ -13,6 +16,10 @@ from results.stamp.surroundings import Surroundings
 CPU = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0"
 KHZ_PER_MHZ = 1000
+LONGEST_S = 5
+GPU_FIELDS = (
+    "name", "clocks.max.sm", "clocks.applications.graphics", "power.limit", "ecc.mode.current", "mig.mode.current",
+)  # fmt: skip
 NUMERIC_FLAGS = ("sse4_2", "avx", "f16c", "fma", "neon", "asimd", "sve")
 NUMERIC_FAMILIES = ("avx2", "avx512", "avx_vnni", "amx", "sve2", "i8mm", "bf16")
 
@@ -88,8 +95,31 @@ def _bound_memory(here: Surroundings) -> str:
     raise MissingError("NOT_TOLD: Mems_allowed_list in /proc/self/status")
 
 
-def _not_read(here: Surroundings) -> Any:
-    raise MissingError("NOT_READ: it matters only to what crosses a network")
+def _networks(here: Surroundings) -> list[Json]:
+    """Interfaces but the loopback, each with what it tells: many have no speed."""
+    found = [path for path in folders(here.root, "sys/class/net/*") if path.name != "lo"]
+    return [{"name": path.name, **_told(here, path, ("operstate", "mtu", "speed", "duplex"))} for path in found]
+
+
+def _told(here: Surroundings, folder: Path, names: Iterable[str]) -> Json:
+    found = {}
+    for name in names:
+        with suppress(MissingError):
+            found[name] = text(here.root, str((folder / name).relative_to(here.root)))
+    return found
+
+
+def _gpu_state(here: Surroundings) -> list[str]:
+    """Clocks, power limit, ECC and MIG of each, as its driver tells them; nothing is set."""
+    program = shutil.which("nvidia-smi", path=here.environ.get("PATH", ""))
+    if program is None:
+        raise MissingError("NOT_TOLD: no nvidia-smi on the path")
+    words = [program, f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=LONGEST_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingError(f"NOT_TOLD: nvidia-smi does not answer ({type(error).__name__})") from None
+    return done.stdout.splitlines()
 
 
 FACTS: dict[str, Fact] = {
@@ -130,5 +160,6 @@ FACTS: dict[str, Fact] = {
     "clock_sources": Fact(lambda here: text(here.root, f"{CLOCK}/available_clocksource").split(), INFO),
     "gpus": Fact(_gpus),
     "gpu_driver": Fact(lambda here: text(here.root, "proc/driver/nvidia/version").splitlines()[0]),
-    "network_interface": Fact(_not_read, INFO),
+    "gpu_state": Fact(_gpu_state),
+    "network_interface": Fact(_networks, INFO),
 }

@@ -15,6 +15,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VERSION_PATH = "/v1"
 _OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "accept-encoding", "x-request-id"))
 """Headers that the transport writes itself."""
+MOST_KEY_CHARACTERS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +92,17 @@ def parse_endpoint(
 
 def read_key(variable: str | None = None, file: str | None = None) -> str | None:
     """The key that a variable or a file holds; None: neither is named. ValueError when the named one holds none."""
-    if variable and file:
+    if variable is not None and file is not None:
         raise ValueError("the key is to come from one place: name a variable or a file, not both")
-    if not variable and not file:
+    if variable is None and file is None:
         return None
-    if variable:
+    if variable is not None:
         source, text = f"the environment variable {variable!r}", os.environ.get(variable, "")
     else:
         source = f"the key file {file!r}"
         try:
-            text = Path(str(file)).read_text(encoding="utf-8")
+            with Path(str(file)).open(encoding="utf-8") as opened:
+                text = opened.read(MOST_KEY_CHARACTERS)
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{source} cannot be read ({type(error).__name__}): name a file of one line") from None
     key = text.strip()

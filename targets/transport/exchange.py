@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from results.status import Status
 from targets.api import Api
 from targets.target import Reply
-from targets.transport.messages import one_line, system_says
+from targets.transport.messages import one_line, one_word, system_says
 from targets.transport.outcome import Ending, outcome
 from targets.transport.protocol import Connection
 from targets.transport.reading import Reading, reading_of
@@ -22,6 +22,7 @@ MOST_PENDING_BYTES = 65_536
 """And so much before it is read at once."""
 ALL_READS = 1 << 30
 _KEEP_ALIVE_TIMEOUT = re.compile(r"\btimeout\s*=\s*([0-9]{1,6})")
+PLAIN_REASONS = ("stop", "length")
 SILENT_NS = 250_000_000
 """What a stream sent before it fell silent is read even if it is little: it may be an end."""
 GRACE_NS = 1_000_000_000
@@ -252,7 +253,16 @@ class Exchange:
         self._ending.told_error = self._transcript.error
         self.reply.status, error = outcome(self._ending, self.reply)
         self.reply.error = None if error is None else one_line(error, self._secrets)
+        self._clean_words()
         self.settled.set_result(None)
+
+    def _clean_words(self) -> None:
+        """A server can send a key back in any text."""
+        reply = self.reply
+        if reply.finish_reason is not None and reply.finish_reason not in PLAIN_REASONS:
+            reply.finish_reason = one_word(reply.finish_reason, self._secrets)
+        if reply.reply_id is not None:
+            reply.reply_id = one_word(reply.reply_id, self._secrets)
 
 
 def idle_limit_ns(head: Head) -> int | None:

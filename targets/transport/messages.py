@@ -22,6 +22,13 @@ def one_line(text: str, secrets: Iterable[str] = ()) -> str:
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
 
 
+def one_word(text: str, secrets: Sequence[str] = ()) -> str:
+    """An id or a name that a server gave, as it is where nothing is wrong with it: this runs for every reply."""
+    if len(text) <= LONGEST_MESSAGE and text.isprintable() and not any(secret in text for secret in secrets):
+        return text
+    return one_line(text, secrets)
+
+
 def told_in(body: bytes) -> str:
     """What the body of an HTTP error says, with the field it complains of where it names one."""
     try:

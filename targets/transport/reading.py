@@ -15,6 +15,8 @@ from targets.wire.ndjson import Lines
 from targets.wire.sse import EventStream
 
 MOST_WHOLE_BYTES = 16 << 20
+MOST_STREAM_BYTES = 256 << 20
+"""Of a streamed reply: ten times what the longest ones come to."""
 MOST_ERROR_BYTES = 65_536
 DECODERS: dict[str, Callable[[], EventDecoder]] = {SSE: EventStream, NDJSON: Lines}
 
@@ -42,12 +44,18 @@ class Reading(Protocol):
 class StreamReading:
     """Events, each with the time of the read that completed it."""
 
-    __slots__ = ("_decoder", "_inflate", "_last_ns", "_pieces", "_read_id", "_times_ns", "_transcript", "pending_bytes")
+    __slots__ = (
+        "_decoder", "_inflate", "_last_ns", "_left_bytes", "_pieces", "_read_id", "_times_ns", "_transcript",
+        "pending_bytes",
+    )  # fmt: skip
 
     streams = True
 
-    def __init__(self, transcript: Transcript, framing: str, inflate: Inflate | None) -> None:
+    def __init__(
+        self, transcript: Transcript, framing: str, inflate: Inflate | None, most_bytes: int = MOST_STREAM_BYTES
+    ) -> None:
         """At the body's first byte."""
+        self._left_bytes = most_bytes
         self._transcript = transcript
         self._decoder = DECODERS[framing]()
         self._inflate = inflate
@@ -69,7 +77,11 @@ class StreamReading:
         """From the oldest on."""
         times_ns, pieces = self._times_ns[:most], self._pieces[:most]
         del self._times_ns[:most], self._pieces[:most]
-        self.pending_bytes -= sum(map(len, pieces))
+        read_bytes = sum(map(len, pieces))
+        self.pending_bytes -= read_bytes
+        self._left_bytes -= read_bytes
+        if self._left_bytes < 0:
+            raise ValueError("the stream does not end: it was given up")
         if times_ns:
             self._last_ns = times_ns[-1]
         first_read_id = self._read_id

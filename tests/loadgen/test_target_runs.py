@@ -75,13 +75,15 @@ def test_token_ids_are_sent_where_asked(server: str, tmp_path: Path) -> None:
 
 
 def test_processes_share_the_schedule(server: str, tmp_path: Path) -> None:
-    """One, two and three processes: the same schedule, the same canonical digest, one folder each."""
+    """One, two and three processes: the same schedule, the same canonical digest, samples of the host of each."""
     words = ["--target", server, "--rate", "60", "--requests", "60", "--same-bytes"]
     infos = []
     for processes in ("1", "2", "3"):
         found = run(tmp_path, *words, "--processes", processes)
         assert found["requests"]["by_status"] == {"ok": 60}
         infos.append(info_of(Path(found["folder"])))
+        workers = load_run(Path(found["folder"])).recording.host["worker_id"]
+        assert set(workers.tolist()) == set(range(int(processes)))
     assert len({info["schedule_sha256"] for info in infos}) == 1
     assert len({info["content_sha256"] for info in infos}) == 1
     assert len({info["digest_sha256"] for info in infos}) == 1

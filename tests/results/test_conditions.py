@@ -235,3 +235,16 @@ def test_the_conditions_of_this_process_can_be_written() -> None:
     assert set(document["groups"]) == GROUPS
     assert changed_groups(json.loads(json.dumps(document, allow_nan=False))) == []
     assert document["groups"]["identity"]["fields"]["tool_version"]
+
+
+def test_a_workload_is_hashed_by_its_order_and_by_its_prompts() -> None:
+    """The order is of the lengths whatever the times; the set of prompts is the same in any order."""
+    recipe = {"prompt": {"seed": 1}}
+    one, later, turned = (
+        workload_facts(make_schedule(due_ns, prompts, [4, 5], recipe=recipe))
+        for due_ns, prompts in (([0, 1], [8, 9]), ([0, 7], [8, 9]), ([0, 1], [9, 8]))
+    )
+    assert one["order_sha256"] == later["order_sha256"] != turned["order_sha256"]
+    assert one["prompt_set_sha256"] == later["prompt_set_sha256"] == turned["prompt_set_sha256"]
+    other = workload_facts(make_schedule([0, 1], [8, 9], [4, 5], recipe={"prompt": {"seed": 2}}))
+    assert other["order_sha256"] == one["order_sha256"] and other["prompt_set_sha256"] != one["prompt_set_sha256"]

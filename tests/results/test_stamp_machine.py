@@ -41,6 +41,9 @@ MACHINE = {
     "proc/sys/kernel/randomize_va_space": "2\n",
     "proc/sys/vm/swappiness": "60\n",
     "proc/driver/nvidia/version": "NVRM version: 1.2\nGCC\n",
+    "sys/class/net/lo/operstate": "unknown\n",
+    "sys/class/net/eth0/operstate": "up\n",
+    "sys/class/net/eth0/mtu": "1500\n",
     "proc/driver/nvidia/gpus/0/information": "Model: \t\t A Card\nIRQ: 3\n",
     "sys/fs/cgroup/cgroup.procs": "",
     "sys/fs/cgroup/pod/cgroup.procs": "",
@@ -114,10 +117,10 @@ def place(root: Path, **changes: object) -> Surroundings:
 
 
 def test_a_machine_that_tells_everything_has_no_null(tmp_path: Path) -> None:
-    """Where every file is there, hardware and readings are complete, but for what is never read."""
+    """Where every file is there, hardware and readings are complete, but for what a program must tell."""
     here = place(tree(tmp_path, MACHINE))
     fields, reasons = find(hardware.FACTS, here)
-    assert set(reasons) == {"network_interface"}
+    assert set(reasons) == {"gpu_state"}
     assert fields["cpu_model"] == "A Processor"
     assert fields["instruction_sets"] == ["amx_tile", "avx", "avx2", "avx512f", "sse4_2"]
     assert (fields["cpus"], fields["cores"], fields["sockets"], fields["smt_active"]) == (2, 1, 1, True)
@@ -126,8 +129,24 @@ def test_a_machine_that_tells_everything_has_no_null(tmp_path: Path) -> None:
     assert fields["caches"] == [{"level": "1", "type": "Data", "size": "48K", "shared_cpu_list": "0-1"}]
     assert (fields["numa_nodes"], fields["numa_binding"]) == ({"node0": "0-1"}, "0-1")
     assert (fields["gpus"], fields["gpu_driver"]) == (["A Card"], "NVRM version: 1.2")
+    assert fields["network_interface"] == [{"name": "eth0", "operstate": "up", "mtu": "1500"}]
     assert fields["transparent_huge_pages"] == "madvise"
     assert not during.read(here).reasons
+
+
+def test_a_gpus_settings_are_read_and_never_set(tmp_path: Path) -> None:
+    """As its own program tells them; one that fails leaves null with the reason."""
+    program = tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$1"; echo "A Card, 1980 MHz"\n')
+    program.chmod(0o755)
+    here = place(tree(tmp_path / "root", MACHINE), environ={"PATH": str(program.parent)})
+    fields, reasons = find(hardware.FACTS, here)
+    asked, state = fields["gpu_state"]
+    assert asked.startswith("--query-gpu=name,clocks") and state == "A Card, 1980 MHz"
+    assert "gpu_state" not in reasons
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert "does not answer" in find(hardware.FACTS, here)[1]["gpu_state"]
 
 
 def test_readings_are_what_the_files_say(tmp_path: Path) -> None:

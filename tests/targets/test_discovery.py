@@ -112,7 +112,7 @@ def test_the_base_path(base: str) -> None:
 @pytest.mark.parametrize(
     ("paths", "says"),
     [
-        ({}, "lists no model: name it with --served-model NAME"),
+        ({}, "has no list of models (HTTP 404): correct the path of --target, or give --served-model NAME"),
         ({"/v1/models": [whole(b"", status="401 Unauthorized")]}, "wants a key (HTTP 401): give --key-env VARIABLE"),
         ({"/v1/models": answered(b"not json")}, "lists no model"),
         ({"/v1/models": answered(b"[" * 100_000)}, "lists no model"),
@@ -141,7 +141,7 @@ def test_nobody_there() -> None:
             url = server.url
         return await discover(parse_endpoint(url), make_api("openai-chat"), model)
 
-    with pytest.raises(ValueError, match=r"does not answer \(.*refused.*\): start it, correct --target, or"):
+    with pytest.raises(ValueError, match=r"does not answer \(.*refused.*\): start the server, or correct --target"):
         asyncio.run(play(None))
     facts = asyncio.run(play("m")).facts
     assert "refused" in facts["not_told"]["served_models"]

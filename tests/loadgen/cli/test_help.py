@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from loadgen.cli import COMMANDS, main
 from loadgen.cli.exit_codes import Exit
-from loadgen.config import GROUPS, options
+from loadgen.config import options
+from loadgen.config_table import GROUPS
 
 HEAVY = ("torch", "locust", "gevent", "numpy", "scipy", "pandas", "plotly", "pyarrow")
 CONSOLE_SCRIPT = Path(sys.executable).parent / "tokenload"
