@@ -2,8 +2,6 @@
 
 from loadgen.config_table import RunConfig, options
 
-MOST_PROCESSES = 256
-
 
 def check(config: RunConfig) -> None:
     """ValueError when options contradict each other or something is missing."""
@@ -62,8 +60,6 @@ def _check_target(config: RunConfig) -> None:
     _refuse(config.clock != "real", f"--clock {config.clock} needs --engine: a server runs in real time")
     _refuse(config.key_env is not None and config.key_file is not None, "give --key-env or --key-file, not both")
     _refuse(config.no_verify and config.ca_file is not None, "give --no-verify or --ca-file, not both")
-    many = f"--processes {config.processes} is more than one machine plays: at most {MOST_PROCESSES}"
-    _refuse(config.processes > MOST_PROCESSES, many)
     closed = config.arrival == "closed"
     capped = closed and config.max_concurrency is not None
     _refuse(capped, "--max-concurrency caps an open schedule: a closed loop has its --users")

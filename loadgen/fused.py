@@ -5,6 +5,7 @@ request. It is a second way to the same rows, which a test compares to the bit, 
 be asked: first come, first served, out as soon as finished; nobody waits for others, nobody is aborted.
 """
 
+from array import array
 from collections import deque
 from heapq import heappop, heappush
 
@@ -14,6 +15,7 @@ from engines.engine import Engine
 from engines.executor import StretchCost
 from engines.slots import SlotEngine
 from engines.stretches import duration_ps, steps_before
+from loadgen.drive import no_garbage_collection
 from loadgen.due import NEVER_NS
 from results.columns import NULL, Int64, Table, int64
 from results.compact import Compact
@@ -41,7 +43,8 @@ def play_fused(schedule: Schedule, engine: Engine) -> Compact:
     if not can_fuse(schedule, engine) or not isinstance(engine, SlotEngine) or engine.first_come is None:
         raise ValueError("a fused run needs an engine that serves whoever comes first, and nobody who waits for others")
     loop = _Loop(schedule, *engine.first_come)
-    loop.run()
+    with no_garbage_collection():
+        loop.run()
     return loop.result()
 
 
@@ -50,17 +53,18 @@ class _Loop:
 
     def __init__(self, schedule: Schedule, slots: int, cost_model: StretchCost, capacity_tokens: int | None) -> None:
         self._schedule = schedule
-        self._slots, self._cost_model = slots, cost_model
+        self._slots, self._cost_ps, self._slope_ps = slots, cost_model.cost_ps, cost_model.decode_slope_ps
         self._capacity_tokens = UNLIMITED_TOKENS if capacity_tokens is None else capacity_tokens
         self._due_ns: list[int] = schedule.due_ns.tolist()
         self._prompts: list[int] = schedule.prompt_tokens.tolist()
         self._outputs: list[int] = schedule.output_tokens.tolist()
         rows = len(schedule)
-        self._handed_ns, self._end_ns = [NULL] * rows, [NULL] * rows
-        self._admitted, self._last, self._slot = [NULL] * rows, [NULL] * rows, [NULL] * rows
+        self._handed_ns, self._end_ns, self._admitted, self._last, self._slot = (
+            array("q", [NULL]) * rows for _ in range(5)
+        )
         self._refused: list[int] = []
         self._numbers: list[int] = []
-        self._chunks: list[Int64] = []
+        self._columns: dict[str, list[Int64]] = {name: [] for name in COLUMNS}
         self._free = list(range(slots))
         self._ends: list[tuple[int, int, int]] = []
         """(count of decodes in which its last token comes, order of joining, request id)."""
@@ -97,9 +101,10 @@ class _Loop:
     def result(self) -> Compact:
         """The rows, as `results.compact.compact` has them."""
         self._flush()
-        steps = np.concatenate(self._chunks).T if self._chunks else np.zeros((len(COLUMNS), 0), dtype=np.int64)
-        table: Table = dict(zip(COLUMNS, np.ascontiguousarray(steps), strict=True))
-        table["told"] = np.ones(steps.shape[1], dtype=np.int64)
+        table: Table = {}
+        for name in COLUMNS:
+            table[name] = np.concatenate([np.array([], dtype=np.int64), *self._columns.pop(name)])
+        table["told"] = np.ones(len(table["step"]), dtype=np.int64)
         schedule, rows = self._schedule, len(self._schedule)
         columns = {"handed_ns": self._handed_ns, "end_ns": self._end_ns, "admitted_step": self._admitted,
                    "last_step": self._last, "slot": self._slot}  # fmt: skip
@@ -124,6 +129,8 @@ class _Loop:
     def _fitting(self) -> int:
         """How many of the waiting, from the first on, have a slot and room for their whole answer."""
         free = self._slots - self._running
+        if self._capacity_tokens == UNLIMITED_TOKENS:
+            return min(free, len(self._waiting))
         room_tokens = self._capacity_tokens - self._reserved_tokens
         count = 0
         for request_id in self._waiting:
@@ -133,16 +140,17 @@ class _Loop:
             count += 1
         return count
 
-    def _prefill(self, joining: int) -> None:
+    def _prefill(self, joining_requests: int) -> None:
         """They join, and get their first tokens."""
         self._step += 1
         step, real_tokens, longest_tokens, finished = self._step - 1, 0, 0, []
-        for _ in range(joining):
+        for _ in range(joining_requests):
             request_id = self._waiting.popleft()
             prompt_tokens, output_tokens = self._prompts[request_id], self._outputs[request_id]
             self._slot[request_id], self._admitted[request_id] = heappop(self._free), step
             real_tokens += prompt_tokens
-            longest_tokens = max(longest_tokens, prompt_tokens)
+            if prompt_tokens > longest_tokens:
+                longest_tokens = prompt_tokens
             self._reserved_tokens += prompt_tokens + output_tokens - 1
             if output_tokens == 1:
                 finished.append(request_id)
@@ -150,10 +158,10 @@ class _Loop:
                 heappush(self._ends, (self._decodes + output_tokens - 1, self._joined, request_id))
             self._joined += 1
         stalled, self._kv_tokens = self._running, self._kv_tokens + real_tokens
-        self._running += joining
-        padding_tokens = longest_tokens * joining - real_tokens
-        self._bill("prefill", joining, 0, stalled, real_tokens, padding_tokens)
-        cost_ps = self._cost_model.cost_ps(self._work)
+        self._running += joining_requests
+        padding_tokens = longest_tokens * joining_requests - real_tokens
+        self._bill("prefill", joining_requests, 0, stalled, real_tokens, padding_tokens)
+        cost_ps = self._cost_ps(self._work)
         self._row(PREFILL, 1, cost_ps, 0)
         self._now_ps += cost_ps
         self._leave(finished)
@@ -163,12 +171,14 @@ class _Loop:
         running, to_end = self._running, self._ends[0][0] - self._decodes
         self._kv_tokens += running
         self._bill("decode", 0, running, 0, 0, 0)
-        cost_ps = self._cost_model.cost_ps(self._work)
-        slope_ps, holds_steps = self._cost_model.decode_slope_ps(self._work)
-        most = min(to_end, most_steps) if holds_steps is None else min(to_end, most_steps, holds_steps)
+        cost_ps = self._cost_ps(self._work)
+        slope_ps, holds_steps = self._slope_ps(self._work)
+        most = to_end if to_end < most_steps else most_steps
+        if holds_steps is not None and holds_steps < most:
+            most = holds_steps
         steps = steps_before(until_ns * PS_PER_NS - self._now_ps, cost_ps, slope_ps, most)
         self._row(DECODE, steps, cost_ps, slope_ps)
-        self._now_ps += duration_ps(steps, cost_ps, slope_ps)
+        self._now_ps += duration_ps(steps, cost_ps, slope_ps) if slope_ps else cost_ps * steps
         self._step += steps
         self._decodes += steps
         self._kv_tokens += (steps - 1) * running
@@ -202,10 +212,10 @@ class _Loop:
         work.waiting_requests, work.prefill_tokens, work.padding_tokens = waiting, prefill_tokens, padding_tokens
         work.kv_tokens = self._kv_tokens
 
-    def _row(self, kind: int, steps: int, cost_ps: int, slope_ps: int) -> None:
+    def _row(self, kind_id: int, steps: int, cost_ps: int, slope_ps: int) -> None:
         work, numbers = self._work, self._numbers
         numbers += (
-            self._step - 1 if kind == PREFILL else self._step, steps, kind, self._now_ps, cost_ps, slope_ps,
+            self._step - 1 if kind_id == PREFILL else self._step, steps, kind_id, self._now_ps, cost_ps, slope_ps,
             work.prefilling_slots, work.decoding_slots, 0, work.stalled_slots, work.empty_queued_slots,
             work.idle_slots, len(self._waiting), work.prefill_tokens, work.padding_tokens, work.kv_tokens, 0, 0,
         )  # fmt: skip
@@ -214,5 +224,7 @@ class _Loop:
 
     def _flush(self) -> None:
         if self._numbers:
-            self._chunks.append(np.array(self._numbers, dtype=np.int64).reshape(-1, len(COLUMNS)))
+            chunk = np.array(self._numbers, dtype=np.int64).reshape(-1, len(COLUMNS))
+            for name, column in zip(COLUMNS, chunk.T, strict=True):
+                self._columns[name].append(column.copy())
             self._numbers.clear()

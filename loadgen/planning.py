@@ -162,13 +162,13 @@ def _play(schedule: Schedule, slo: Slo, options: PlanOptions, setup: Setup, repl
     )  # fmt: skip
 
 
-def _limit_ratio(served: Served, slo: Slo, share: float) -> float | None:
+def _limit_ratio(served: Served, slo: Slo, share_fraction: float) -> float | None:
     """At most 1 exactly when that share of the requests meets every limit."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = [np.nan_to_num(served.values_ns[name] / limit_ns) for name, limit_ns in slo.limits_ns.items()]
     failed = np.isinf(served.values_ns["e2e"])
     worst = np.where(failed, np.inf, np.max(ratios, axis=0))
-    ratio = float(np.sort(worst)[int(np.ceil(share * len(worst) - SMALL)) - 1])
+    ratio = float(np.sort(worst)[int(np.ceil(share_fraction * len(worst) - SMALL)) - 1])
     return ratio if np.isfinite(ratio) else None
 
 

@@ -62,11 +62,11 @@ def execute(
     progress: Progress,
     folder: Path | None = None,
     repeats: int = 1,
-    order_index: int | None = None,
+    order: int | None = None,
 ) -> Outcome:
     """Play it and write its folder, a new one in --out unless told where.
 
-    `repeats`: how many independent runs it is one of. `order_index`: its place among runs that follow one another.
+    `repeats`: how many independent runs it is one of. `order`: its place among runs that follow one another.
 
     ValueError when it cannot be played; OSError when the folder cannot be written: what has been written by then
     stays readable.
@@ -76,7 +76,7 @@ def execute(
     with ExitStack() as closing:
         closing.callback(player.close)
         player.open()
-        run, stamp = _begun(prepared, folder, repeats, order_index)
+        run, stamp = _begun(prepared, folder, repeats, order)
         warmed = player.warm_up(run.folder)
         if warmed is not None:
             write_warmup(warmed, run.folder)
@@ -96,11 +96,11 @@ def execute(
 
 
 def _begun(
-    prepared: Prepared, folder: Path | None, repeats: int, order_index: int | None
+    prepared: Prepared, folder: Path | None, repeats: int, order: int | None
 ) -> tuple[RunFolder, Stamp]:
     """The folder, and the stamp as far as it is known."""
     started = datetime.now(UTC)
-    stamp = _stamp(prepared, started, order_index)
+    stamp = _stamp(prepared, started, order)
     stamped = unfinished(stamp)
     info = {**_info(prepared, started), "repeats": repeats, "clean_tree": _is_clean(stamped)}
     return RunFolder(folder or _new_folder(prepared.config, started), prepared.schedule, info, stamped), stamp
@@ -118,9 +118,9 @@ def _finished(run: RunFolder, recording: Recording, conditions: Json, control: S
     return Outcome(run.folder, summary, run.info["verdict"], stopped and control.reason is None)
 
 
-def _stamp(prepared: Prepared, started: datetime, order_index: int | None) -> Stamp:
+def _stamp(prepared: Prepared, started: datetime, order: int | None) -> Stamp:
     config = prepared.config
-    told = {"order_index": order_index, "since_previous_run_s": since_previous_run_s()}
+    told = {"order_index": order, "since_previous_run_s": since_previous_run_s()}
     identity = {
         "config_requested": to_json(config),
         "config_effective": to_full_json(config),

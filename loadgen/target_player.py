@@ -30,6 +30,7 @@ from targets.transport.pool import PoolOptions
 
 DRAIN_NS = 60_000_000_000
 MOST_PREWARMED = 256
+MOST_PROCESSES = 256
 Result = TypeVar("Result")
 Json = dict[str, Any]
 
@@ -54,6 +55,8 @@ class TargetPlayer:
         requests, and which it is. `clients`: who plays in its place, where that is not for it to choose.
         """
         self.drain_ns: int | None = DRAIN_NS
+        if clients is None and config.processes > MOST_PROCESSES:
+            raise ValueError(f"--processes {config.processes} is more than a machine plays: at most {MOST_PROCESSES}")
         self._config = config
         self._schedule = schedule
         self._endpoint = endpoint_of(config)

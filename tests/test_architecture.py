@@ -46,9 +46,11 @@ UNITLESS = {
     # options of the transformer, in the field's own words
     "threads", "context", "pad", "layers", "width", "heads", "kv_heads", "head_dim", "ffn",
     # of models and machines, in the field's own words
-    "matrices", "experts", "active_experts", "tp", "blocks",
+    "matrices", "experts", "active_experts", "tp", "blocks", "replicas", "devices", "most_devices",
+    # in whatever somebody pays with
+    "price_per_h",
     # in the unit that stands beside them
-    "text", "round_weights", "counted_weights",
+    "text", "ours", "round_weights", "counted_weights",
     # of statistics: counts, and values in the unit of what they are statistics of
     "pairs", "needed", "sides", "families", "freedom", "ratio", "centre", "spread", "effect",
     "shift", "margin", "threshold",

@@ -1,6 +1,7 @@
 """The command line. This module imports nothing heavy; a command's module is loaded when the command is used."""
 
 import importlib
+from typing import Any
 
 import click
 
@@ -38,6 +39,18 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl-C while a command loads, a full disk behind stdout: what a command does not catch is one line too."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (KeyboardInterrupt, OSError, MemoryError):
+            from loadgen.cli.options import one_line_errors
+
+            with one_line_errors():
+                raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The help lines of the table: no command is imported to print them."""

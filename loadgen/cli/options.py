@@ -27,6 +27,8 @@ INSTEAD_OF = {
     "engine": ("target",),
 }
 """Flag -> saved options that it takes the place of."""
+NO_THREAD = "can't start new thread"
+"""What Python says then; it has no class of its own for it."""
 
 
 class InputError(click.ClickException):
@@ -131,6 +133,10 @@ def one_line_errors() -> Iterator[None]:
         raise Interrupted("interrupted before there was anything to write") from None
     except (MemoryError, OverflowError, RecursionError) as error:
         raise InputError(f"too large for this machine: {error or type(error).__name__}") from error
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        raise InputError("no more threads can be started here: raise the limit of processes (ulimit -u)") from error
     except (ValueError, OSError) as error:
         raise InputError(" ".join(str(error).split()) or type(error).__name__) from error
 

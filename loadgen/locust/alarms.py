@@ -21,13 +21,13 @@ RISE_RATIO = 1.2
 Alarm = dict[str, str]
 
 
-def alarms(tally: Tally, lost: Iterable[int], real_clock: bool, open_loop: bool, lines: Thresholds) -> list[Alarm]:
-    """Each with its kind and one sentence. Lateness is judged on the wall clock, overload in an open loop."""
+def alarms(tally: Tally, lost: Iterable[int], sends_freely: bool, open_loop: bool, lines: Thresholds) -> list[Alarm]:
+    """Each with its kind and one sentence. Lateness is judged where it is the client's, overload in an open loop."""
     found = [
         _alarm("worker", f"Worker {rank} is lost. Requests of its share that it has not told of count as failed.")
         for rank in sorted(lost)
     ]
-    if real_clock:
+    if sends_freely:
         found += _lateness(tally, lines)
     if open_loop:
         found += _overload(tally, lines)

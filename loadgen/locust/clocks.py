@@ -15,14 +15,15 @@ class WorkerClock:
     """To add to the master's time."""
     round_trip_ns: int | None = None
     """Of the quickest answer; half of it bounds the error. None: never asked."""
-    pings: int = 0
+    count: int = 0
+    """Of answers."""
 
     def answered(self, sent_ns: int, received_ns: int, worker_ns: int, same_boot: bool) -> None:
         """One answer; times of the master, and the worker's in between.
 
         Processes of one boot share the clock; a measured offset within the round trip is then none at all.
         """
-        self.pings += 1
+        self.count += 1
         round_trip_ns = received_ns - sent_ns
         if self.round_trip_ns is not None and round_trip_ns >= self.round_trip_ns:
             return

@@ -154,7 +154,7 @@ def say(document: Json) -> None:
     os.write(sys.stdout.fileno(), json.dumps(document, default=str).encode() + b"\n")
 
 
-def _failed(reason: str, code: int) -> None:
+def _failed(reason: str, code: Exit) -> None:
     say({"failed": " ".join(reason.split()), "exit_code": int(code)})
 
 

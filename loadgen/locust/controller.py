@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class RunError(Exception):
     """A run that did not come about, in one line; `exit_code` as `tokenload run` has it."""
 
-    def __init__(self, reason: str, code: int = Exit.USAGE) -> None:
+    def __init__(self, reason: str, code: Exit = Exit.USAGE) -> None:
         """What was wrong, and the remedy."""
         super().__init__(reason)
         self.exit_code = int(code)
@@ -83,7 +83,7 @@ class Controller:
         run.begin(texts)
         gevent.wait([run.has_begun, run.over], count=1)
         if not run.has_begun.is_set():
-            self._fail(run.failure or "the run ended before it began", run.exit_code)
+            self._fail(run.failure or "the run ended before it began", Exit(run.exit_code))
 
     def stop(self) -> None:
         """Once: nothing more is sent, the rest is waited for; again: it is aborted."""
@@ -109,7 +109,7 @@ class Controller:
         if self._run is not None:
             self._run.abandon()
 
-    def _fail(self, reason: str, code: int) -> None:
+    def _fail(self, reason: str, code: Exit) -> None:
         self._run, self.exit_code = None, int(code)
         raise RunError(reason, code)
 
@@ -252,7 +252,7 @@ class _Run:
     def _ponged(self, rank: int, data: Json) -> None:
         clock = self._workers[rank].clock
         clock.answered(data["sent_ns"], now_ns(), data["worker_ns"], data["boot_id"] == self._boot_id)
-        if clock.pings < PINGS:
+        if clock.count < PINGS:
             self._ping(rank)
         elif self._conductor is not None:
             told = {"offset_ns": clock.offset_ns, "round_trip_ns": clock.round_trip_ns}

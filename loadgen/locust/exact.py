@@ -53,9 +53,9 @@ class ExactEntry(_locust.StatsEntry):  # type: ignore[misc]  # Any
         other.num_reqs_per_sec = other.num_fail_per_sec = _by_second(wall_s)
         self.extend(other)
 
-    def get_response_time_percentile(self, percent: float) -> float:
+    def get_response_time_percentile(self, q: float) -> float:
         """Of all so far, in ms; 0 of none, as locust has it."""
-        value = self.max_response_time if percent >= 1 else quantile_of_bins(self.response_times, percent) or 0.0
+        value = self.max_response_time if q >= 1 else quantile_of_bins(self.response_times, q) or 0.0
         return _digits(min(max(value, self.min_response_time or 0.0), self.max_response_time))
 
     @property
@@ -63,14 +63,14 @@ class ExactEntry(_locust.StatsEntry):  # type: ignore[misc]  # Any
         """In ms."""
         return self.get_response_time_percentile(0.5)
 
-    def get_current_response_time_percentile(self, percent: float) -> float | None:
+    def get_current_response_time_percentile(self, q: float) -> float | None:
         """Of about the last ten seconds, by locust's own copies of ten seconds ago."""
         window_s, now_s = 10, int(time.time())
         for off in sorted(range(-8, 9), key=abs):
             cached = (self.response_times_cache or {}).get(now_s - window_s - off)
             if cached is not None:
                 newer = _locust.diff_response_time_dicts(self.response_times, cached.response_times)
-                value = quantile_of_bins(newer, percent)
+                value = quantile_of_bins(newer, q)
                 return None if value is None else _digits(value)
         return None
 
@@ -99,16 +99,16 @@ class ExactEntry(_locust.StatsEntry):  # type: ignore[misc]  # Any
         first, others = _wide(next(values), 8), " ".join(_wide(value, 6) for value in values)
         return f"{named} {first} {others} {self.num_requests:6d}"
 
-    def _log_response_time(self, response_time: float | None) -> None:
+    def _log_response_time(self, response_time_ms: float | None) -> None:
         """Of an ordinary locust user beside ours."""
-        if response_time is None:
+        if response_time_ms is None:
             self.num_none_requests += 1
             return
-        self.total_response_time += response_time
+        self.total_response_time += response_time_ms
         least = self.min_response_time
-        self.min_response_time = response_time if least is None else min(least, response_time)
-        self.max_response_time = max(self.max_response_time, response_time)
-        for middle, count in bins_of(np.array([response_time])).items():
+        self.min_response_time = response_time_ms if least is None else min(least, response_time_ms)
+        self.max_response_time = max(self.max_response_time, response_time_ms)
+        for middle, count in bins_of(np.array([response_time_ms])).items():
             self.response_times[middle] = self.response_times.get(middle, 0) + count
 
     def _part(self, wall_s: Float64) -> Any:
@@ -208,4 +208,6 @@ def _digits(value: float) -> float:
 
 
 def _wide(value: float, columns: int) -> str:
+    if value and value < 1:
+        return f"{value:{columns}.3f}"
     return f"{value:{columns}.1f}" if value and value < THOUSAND_MS else f"{value:{columns}.0f}"

@@ -29,7 +29,8 @@ def configure(**texts: str) -> None:
 def add_arguments(parser: Any) -> None:
     """All of them, directly: locust shows no group's arguments in its form."""
     for name, (one, option) in _offered().items():
-        parser.add_argument(option.flag, dest=name, help=HELP.get(name) or _help(option), **_kind(name, option, one.default))
+        told = HELP.get(name) or _help(option)
+        parser.add_argument(option.flag, dest=name, help=told, **_kind(name, option, one.default))
     default = _defaults.get(CONCURRENCY, "")
     parser.add_argument(
         f"--{CONCURRENCY}", default=default, metavar="N", help="closed loop of N users in place of a rate"

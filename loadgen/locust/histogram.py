@@ -151,11 +151,11 @@ class Curves:
                 found = self._stretches[stretch] = LogHistogram(self.ERROR_FRACTION)
             found.add(values[stretches == stretch])
 
-    def quantiles(self, *qs: float) -> tuple[list[float], list[list[float | None]]]:
-        """Middles of the stretches in seconds, and a curve for each q."""
+    def quantiles(self, *q: float) -> tuple[list[float], list[list[float | None]]]:
+        """Middles of the stretches in seconds, and a curve for each of the q."""
         stretches = sorted(self._stretches)
         middles = [(stretch + 0.5) * self.width_ns / 1e9 for stretch in stretches]
-        return middles, [[self._stretches[stretch].at(q) for stretch in stretches] for q in qs]
+        return middles, [[self._stretches[stretch].at(one) for stretch in stretches] for one in q]
 
     def _widen(self) -> None:
         """Twice as wide: two neighbours become one."""

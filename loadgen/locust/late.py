@@ -56,7 +56,7 @@ class LateParts:
             folder,
             lambda part, rank: None,
             lambda rank, number: self._acknowledge({"run": run, "rank": rank, "number": number, "worker": worker}),
-            first_number=_next_number(folder),
+            number=_next_number(folder),
             in_order=False,
             only_new=lambda part: only_new(part, read_parts(folder / "parts")),
         )

@@ -122,7 +122,7 @@ class LiveView:
             "latency": [_latency(name, tally, self._summary) for name in LATENCY_ROWS],
             "counts": _counts(tally, self._summary),
             "now": _of_summary(self._summary) if "rates" in self._summary else _now(tally, self._server, ended),
-            "alarms": alarms(tally, self.lost_ranks, self.real_time, _is_open(config), Thresholds()),
+            "alarms": alarms(tally, self.lost_ranks, _is_sender(config), _is_open(config), Thresholds()),
             "workers": self._workers(tally),
             "series": pictures(tally, ended),
             "verdict": _verdict(self._verdict),
@@ -146,6 +146,11 @@ def _load(config: RunConfig) -> str:
     """What runs against what, in a line."""
     how = config.arrival if config.rate_rps is None else f"{config.arrival}, {config.rate_rps:g} requests/s"
     return f"{config.target or config.engine} · {how if not config.trace else f'trace {Path(config.trace).name}'}"
+
+
+def _is_sender(config: RunConfig) -> bool:
+    """Whether lateness is the client's own: it waits neither for a step of an engine nor under a cap."""
+    return config.target is not None and config.clock == REAL and config.max_concurrency is None
 
 
 def _is_open(config: RunConfig) -> bool:

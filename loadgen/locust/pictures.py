@@ -24,10 +24,10 @@ def recent_seconds(tally: Tally, ended: bool = False) -> tuple[int, int]:
     return max(end - RECENT_SECONDS, 0), end
 
 
-def rate(counts: Seconds, first_second: int, end_second: int) -> float | None:
+def rate(counts: Seconds, first_s: int, end_s: int) -> float | None:
     """A count a second; None over no time."""
-    lasted = end_second - first_second
-    return counts.total(first_second, end_second) / lasted if lasted > 0 else None
+    lasted = end_s - first_s
+    return counts.total(first_s, end_s) / lasted if lasted > 0 else None
 
 
 def pictures(tally: Tally, ended: bool) -> Json:
@@ -62,23 +62,23 @@ def _end_second(tally: Tally, ended: bool) -> int:
     return int(np.ceil(now)) if ended else max(int(now) - STILL_COMING_SECONDS, 0)
 
 
-def _slots(tally: Tally, first_second: int, end_second: int, width_s: int) -> Json | None:
+def _slots(tally: Tally, first_s: int, end_s: int, width_s: int) -> Json | None:
     """Shares of the slots' time; None where no step tells of slots."""
     if not tally.slots.told:
         return None
-    blocks = {name: _blocks(tally.slots.share[name], first_second, end_second, width_s) for name in SLOT_STATES}
+    blocks = {name: _blocks(tally.slots.share[name], first_s, end_s, width_s) for name in SLOT_STATES}
     total = np.sum(list(blocks.values()), axis=0)
     return {name.removesuffix("_slots"): _ratio(values, total) for name, values in blocks.items()}
 
 
-def _curve(tally: Tally, name: str, **qs: float) -> Json:
-    middles, curves = tally.curves[name].quantiles(*qs.values())
+def _curve(tally: Tally, name: str, **q: float) -> Json:
+    middles, curves = tally.curves[name].quantiles(*q.values())
     scaled = [[None if value is None else round(value / NS_PER_MS, 4) for value in curve] for curve in curves]
-    return {"t_s": middles, **dict(zip(qs, scaled, strict=True))}
+    return {"t_s": middles, **dict(zip(q, scaled, strict=True))}
 
 
-def _blocks(counts: Seconds, first_second: int, end_second: int, width_s: int) -> NDArray[np.float64]:
-    return np.asarray(counts.over(first_second, end_second).reshape(-1, width_s).sum(axis=1))
+def _blocks(counts: Seconds, first_s: int, end_s: int, width_s: int) -> NDArray[np.float64]:
+    return np.asarray(counts.over(first_s, end_s).reshape(-1, width_s).sum(axis=1))
 
 
 def _ratio(of: NDArray[np.float64], whole: NDArray[np.float64]) -> list[float | None]:

@@ -24,27 +24,27 @@ class Seconds:
         self._reach(int(second.max()) + 1)
         np.add.at(self._sums, second, amounts)
 
-    def spread(self, from_ns: int, until_ns: int, amount: float) -> None:
-        """Add an amount that is spread evenly over a stretch of time."""
+    def spread(self, from_ns: int, until_ns: int, value: float) -> None:
+        """Add a value that is spread evenly over a stretch of time."""
         from_ns, until_ns = max(from_ns, 0), max(until_ns, 0)
         if until_ns <= from_ns:
             return
         first, last = from_ns // S_NS, (until_ns - 1) // S_NS
         self._reach(last + 1)
         edges = np.clip(np.arange(first, last + 2) * S_NS, from_ns, until_ns)
-        self._sums[first : last + 1] += amount * np.diff(edges) / (until_ns - from_ns)
+        self._sums[first : last + 1] += value * np.diff(edges) / (until_ns - from_ns)
 
-    def over(self, first_second: int, end_second: int) -> Float64:
+    def over(self, first_s: int, end_s: int) -> Float64:
         """The sums of these seconds, the end excluded."""
-        self._reach(end_second)
-        return self._sums[first_second:end_second]
+        self._reach(end_s)
+        return self._sums[first_s:end_s]
 
-    def total(self, first_second: int, end_second: int) -> float:
+    def total(self, first_s: int, end_s: int) -> float:
         """Their sum."""
-        return float(self.over(first_second, end_second).sum())
+        return float(self.over(first_s, end_s).sum())
 
-    def _reach(self, seconds: int) -> None:
-        if seconds > len(self._sums):
-            grown = np.zeros(max(2 * len(self._sums), seconds))
+    def _reach(self, until_s: int) -> None:
+        if until_s > len(self._sums):
+            grown = np.zeros(max(2 * len(self._sums), until_s))
             grown[: len(self._sums)] = self._sums
             self._sums = grown

@@ -46,9 +46,9 @@ def begin_spool(root: Path, run: str, rank: int) -> Spooled:
     return Spooled(folder, run, rank)
 
 
-def set_owner(spooled: Spooled, player_pid: int) -> None:
+def set_owner(spooled: Spooled, player_id: int) -> None:
     """Whose it is, while that process lives."""
-    told = {"run": spooled.run, "rank": spooled.rank, "pid": player_pid, "worker_pid": os.getpid()}
+    told = {"run": spooled.run, "rank": spooled.rank, "pid": player_id, "worker_pid": os.getpid()}
     (spooled.folder / OWNER_FILE).write_text(json.dumps(told))
 
 
@@ -80,8 +80,8 @@ def drop(spooled: Spooled) -> None:
     shutil.rmtree(spooled.folder, ignore_errors=True)
 
 
-def _is_alive(pid: int) -> bool:
+def _is_alive(process_id: int) -> bool:
     try:
-        return b"python" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"python" in Path(f"/proc/{process_id}/cmdline").read_bytes()
     except OSError:
         return False

@@ -17,10 +17,10 @@ MOST_PIECES = 10_000
 @dataclass(slots=True)
 class _Rank:
     writer: PartWriter
-    next_number: int | None
+    place: int | None
     """None: the first that comes is the first there is."""
     pieces: dict[int, bytes] = field(default_factory=dict)
-    """Of part `next_number`, by place."""
+    """Of the part at `place`, by place."""
 
 
 class PartStore:
@@ -31,19 +31,19 @@ class PartStore:
         folder: Path,
         stored: Callable[[RecordingPart, int], None],
         acknowledge: Callable[[int, int], None],
-        first_number: int = 0,
+        number: int = 0,
         in_order: bool = True,
         only_new: Callable[[RecordingPart], RecordingPart] = lambda part: part,
     ) -> None:
         """`stored`: told each part and its rank once. `acknowledge`: told rank and number, again where asked again.
 
-        `first_number`: of the files, where there are some of other writers. `in_order`: parts are numbered from 0,
+        `number`: of the files, where there are some of other writers. `in_order`: parts are numbered from 0,
         and each must come; of late ones some have come before. `only_new`: what of a part is to be written.
         """
         self._folder = folder
         self._stored = stored
         self._acknowledge = acknowledge
-        self._first_number = first_number
+        self._number = number
         self._only_new = only_new
         self._begins = 0 if in_order else None
         self._ranks: dict[int, _Rank] = {}
@@ -53,13 +53,13 @@ class PartStore:
         """One piece. OSError when it cannot be written: then it is not acknowledged."""
         rank, number = int(message["rank"]), int(message["number"])
         known = self._rank(rank)
-        if known.next_number is None:
-            known.next_number = number
-        if number < known.next_number:
+        if known.place is None:
+            known.place = number
+        if number < known.place:
             self._acknowledge(rank, number)
             return
         pieces = int(message["pieces"])
-        if number > known.next_number or not 0 < pieces <= MOST_PIECES:
+        if number > known.place or not 0 < pieces <= MOST_PIECES:
             return  # it is sent again when those before it are here
         known.pieces[int(message["piece"])] = message["data"]
         if len(known.pieces) < pieces:
@@ -67,7 +67,7 @@ class PartStore:
         part = unpack(b"".join(known.pieces[at] for at in range(pieces)))
         known.writer.write(self._only_new(part))
         known.pieces.clear()
-        known.next_number += 1
+        known.place += 1
         self._acknowledge(rank, number)
         self._stored(part, rank)
 
@@ -77,6 +77,6 @@ class PartStore:
 
     def _rank(self, rank: int) -> _Rank:
         if rank not in self._ranks:
-            writer = self._open.enter_context(PartWriter(self._folder / "parts", self._first_number + rank))
+            writer = self._open.enter_context(PartWriter(self._folder / "parts", self._number + rank))
             self._ranks[rank] = _Rank(writer, self._begins)
         return self._ranks[rank]

@@ -294,7 +294,8 @@ def test_an_option_that_would_be_ignored_is_refused(texts: dict[str, str]) -> No
         ("columns", "time="), ("time-unit", "fortnight"), ("speed", "0"), ("loop", "0"), ("limit", "none"),
         ("cv", "0"), ("users", "0"), ("think", "1"), ("preset", "seed9"),
         ("target", "8000"), ("target", "ftp://a"), ("target", "http://"), ("target", "http://a:99999"),
-        ("body", "[1]"), ("body", "{"), ("no-stream", "yes"), ("prompt-as", "images"), ("processes", "0"),
+        ("body", "[1]"), ("body", "{"), ("body", '{"a": NaN}'), ("body", '{"a": 1e999}'),
+        ("no-stream", "yes"), ("prompt-as", "images"), ("processes", "0"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_read_is_named_with_its_option(key: str, text: str) -> None:
@@ -348,6 +349,13 @@ def test_an_unknown_option_is_named() -> None:
     with pytest.raises(ValueError, match="option 'rate' must be a text") as caught:
         from_texts({"rate": 4})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": "\\ud800"}'])
+def test_a_body_that_cannot_be_sent_is_refused_in_a_short_line(text: str) -> None:
+    """Nested without end, or with halves of characters."""
+    message = refusal(body=text)
+    assert message.startswith("--body: ") and message.endswith("is not JSON") and len(message) < 300
 
 
 def test_the_catalogues_are_the_specified_ones() -> None:

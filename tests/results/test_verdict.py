@@ -27,6 +27,7 @@ from results.status import NAMES, Status
 from results.store import RunFolder, load_run
 from results.thresholds import Thresholds, threshold_table
 from results.verdict import RULES, RunFacts, Verdict, judge
+from tests.results.streams import Stream, streamed
 
 MS, S = 1_000_000, 1_000_000_000
 STEADY = {"process": "poisson", "stationary": True, "window": {"kind": "schedule"}}
@@ -710,3 +711,33 @@ def test_any_rows_give_a_document(data):
     assert set(document["checks"]) == set(CODES)
     assert set(document["checks"].values()) <= {str(outcome) for outcome in Outcome}
     assert document["valid"] is not bool(document["invalid"])
+
+
+def test_a_run_that_begins_slower_than_it_goes_on_says_so():
+    """By TPOT: a tenth of the requests at twice the others' pace is a beginning that the warm-up has not taken away."""
+    recording = steady_tpot(slow=60)
+    verdict = judge(recording, RunFacts("real", recording.schedule.sha256, target="http", warmup_converged=True))
+    assert verdict.checks["WARMUP_NOT_CONVERGED"] == "passed"
+    recording = steady_tpot(slow=320)
+    verdict = judge(recording, RunFacts("real", recording.schedule.sha256, target="http", warmup_converged=True))
+    assert verdict.checks["WARMUP_NOT_CONVERGED"] == "warned"
+    (found,) = [one for one in verdict.warnings if one.code == "WARMUP_NOT_CONVERGED"]
+    assert "a beginning of 320 values" in found.text and "--fill" in found.remedy
+    filled = steady_tpot(slow=320, fill=320)
+    verdict = judge(filled, RunFacts("real", filled.schedule.sha256, target="http", warmup_converged=True))
+    assert verdict.checks["WARMUP_NOT_CONVERGED"] == "passed"
+    short = steady_tpot(slow=200, requests=400)
+    verdict = judge(short, RunFacts("real", short.schedule.sha256, target="http", warmup_converged=True))
+    assert verdict.checks["WARMUP_NOT_CONVERGED"] == "passed"
+
+
+def steady_tpot(slow, requests=600, fill=0):
+    """Requests with 20 ms a token, the first `slow` of them with 40."""
+    noise = np.random.default_rng(2).normal(0, 0.2, requests)
+    streams = []
+    for at in range(requests):
+        due_ns = at * 100 * MS
+        gap_ns = round((40 if at < slow else 20) * MS + noise[at] * MS)
+        streams.append(Stream([due_ns + 5 * MS + n * gap_ns for n in range(5)], due_ns))
+    phase = [1] * fill + [2] * (requests - fill)
+    return streamed(*streams, origin=STEADY, phase=phase)

@@ -587,6 +587,12 @@ def test_no_secret_reaches_a_row_or_the_description() -> None:
     assert reply.status is Status.HTTP_ERROR and "hunter22" not in repr(reply) + described
 
 
+def test_a_model_that_is_named_like_the_key_is_not_described() -> None:
+    """A server that lists the key as its model learns nothing new; the stamp would tell everybody."""
+    target = HttpTarget(parse_endpoint("http://127.0.0.1:9", key="hunter22"), PlainApi(), BodyOptions("hunter22"))
+    assert "hunter22" not in repr(target.describe())
+
+
 def test_what_cannot_be_written_or_held_is_refused_before_the_run() -> None:
     """A prompt that the API cannot carry, more connections than the machine can have."""
     target = HttpTarget(parse_endpoint("http://127.0.0.1:9"), PlainApi(), BodyOptions("m"))

@@ -21,6 +21,8 @@
     host: "Not used by the LLM load: the server is “target” below.",
     runTime: "Not used by the LLM load: “duration” or “requests” below say when it ends.",
   };
+  const FIRST = ["target", "served_model", "api", "engine", "arrival", "rate", "rates", "requests", "duration", "trace",
+    "prompt_tokens", "output_tokens", "slo", "seed", "clock"];
   let latest = null, panel = null, parts = null, plotly = null, shownReport = null, unreachable = false, drawn = "";
 
   const make = (tag, attributes = {}, ...children) => {
@@ -286,7 +288,19 @@
     if (stuckLooks > UNSTICK_AFTER_LOOKS) location.reload();
   };
 
-  const look = () => { form(); mount(); unstick(); };
+  // Locust lists parameters by the alphabet: those that every run needs come first.
+  const order = () => {
+    for (const [at, name] of FIRST.entries()) {
+      const camel = name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+      const field = document.querySelector(`form .MuiAccordionDetails-root [name="${name}"], form .MuiAccordionDetails-root [name="${camel}"]`);
+      const list = field?.closest(".MuiAccordionDetails-root").firstElementChild;
+      let entry = field;
+      while (entry && entry.parentElement !== list) entry = entry.parentElement;
+      if (entry) entry.style.order = String(at - FIRST.length);
+    }
+  };
+
+  const look = () => { form(); order(); mount(); unstick(); };
   const start = () => {
     look();
     setInterval(look, LOOK_MS);

@@ -256,7 +256,7 @@ def test_a_folder_is_no_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        None, "", "{", "[]", "7", '{"config": 7}', '{"config": []}', '{"config": {"rats": "4"}}',
+        None, "", "{", "[" * 100_000, "[]", "7", '{"config": 7}', '{"config": []}', '{"config": {"rats": "4"}}',
         '{"config": {"rate": 4}}', '{"config": {"rate": "four"}}', '{"rate": null}',
     ],
 )  # fmt: skip

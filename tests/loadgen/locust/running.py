@@ -62,6 +62,17 @@ def output_of(process: Process, timeout_s: float = LONGEST_S) -> str:
     return process.communicate(timeout=timeout_s)[0]
 
 
+def read_until(process: Process, words: str) -> str:
+    """All it printed up to the line with these words."""
+    assert process.stdout is not None
+    printed = ""
+    for line in process.stdout:
+        printed += line
+        if words in line:
+            return printed
+    raise AssertionError(f"it ended without {words!r}: {printed}")
+
+
 def until(holds: Callable[[], Any], what: str, timeout_s: float = LONGEST_S) -> Any:
     """What it returns as soon as that is true."""
     end_s = time.monotonic() + timeout_s

@@ -9,7 +9,7 @@ def test_the_quickest_answer_counts() -> None:
     clock.answered(1_000, 9_000, 105_500, same_boot=False)
     clock.answered(10_000, 10_200, 110_100, same_boot=False)
     clock.answered(20_000, 29_000, 120_000, same_boot=False)
-    assert (clock.offset_ns, clock.round_trip_ns, clock.pings) == (100_000, 200, 3)
+    assert (clock.offset_ns, clock.round_trip_ns, clock.count) == (100_000, 200, 3)
 
 
 def test_processes_of_one_boot_have_one_clock() -> None:

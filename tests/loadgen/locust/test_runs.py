@@ -114,7 +114,7 @@ def test_an_overload_is_an_open_loop(tmp_path: Path) -> None:
     """At twice the capacity every request is sent when due, whatever waits, and TTFT grows to the end."""
     out = tmp_path / "out"
     words = ["--rate", "20", "--requests", "100", "--arrival", "constant", "--output-tokens", "10"]
-    slow = "one-by-one,executor=cost,decode-base=10ms,decode-row=0ms,prefill-base=0ms,prefill-token=0ms"
+    slow = "one-by-one,executor=cost,decode-base=10ms,decode-row=0.01ms,prefill-base=0.1ms,prefill-token=0.001ms"
     with serving(engine=slow) as (url, _):
         command = ["--target", url, "--out", str(out), "--no-calibrate", *words]
         with locust(tmp_path / "spool", command, ["--headless", "--only-summary"]) as process:

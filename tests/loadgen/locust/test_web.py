@@ -89,6 +89,8 @@ async def _start_from_form(browser: Browser) -> None:
     for name in ("userCount", "spawnRate", "host"):
         await browser.until(f"Boolean(document.querySelector('[data-llm-note={name}]'))")
     await browser.until("document.querySelector('[name=rate]')?.closest('.MuiCollapse-root').clientHeight > 0")
+    top = "document.querySelector('form [name={}]').getBoundingClientRect().top"
+    await browser.until(f"{top.format('target')} < {top.format('arrival')}")
     await browser.shoot("form")
     await browser.click("button", "Start")
 
@@ -102,7 +104,8 @@ async def _watch(browser: Browser, address: str) -> None:
     await browser.until("Boolean(document.querySelector('.llm-alarms [data-kind=worker]'))")
     assert await browser.ask("document.querySelector('#llm-panel').dataset.theme") == "light"
     await browser.shoot("during-light")
-    await browser.ask("document.querySelector('header button:last-of-type').click()")
+    await browser.ask("[...document.querySelectorAll('header button')].at(-1).click()")
+    await browser.until("document.querySelector('#llm-panel').dataset.theme === 'dark'")
     await browser.click(".MuiTab-root", "Statistics")
     await browser.until("!document.querySelector('#llm-panel')")
     await browser.click(".MuiTab-root", "LLM")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from targets.api import BodyOptions
+from targets.api import BodyOptions, Delta, Usage
 from targets.apis.catalog import APIS, make_api
 from targets.apis.openai_chat import OpenAiChat
 from targets.target import PlannedRequest
@@ -15,6 +15,7 @@ from targets.target import PlannedRequest
 MINE = '''
 """APIs that are and are not."""
 
+from targets.api import Delta, Usage
 from targets.apis.openai_chat import OpenAiChat
 
 
@@ -50,6 +51,15 @@ class Broken(OpenAiChat):
 
     def whole(self, body):
         return [1 / 0]
+
+
+class Careless(OpenAiChat):
+    def event(self, data, event_type):
+        usage = Usage(float("nan"), -1, 10**30, 7)
+        return Delta("a\\ud83d", tokens=-3, finish_reason="\\udc00", usage=usage, reply_id="x")
+
+    def whole(self, body):
+        return [Delta(text=5)]
 
 
 class Half:
@@ -134,3 +144,13 @@ def test_whatever_a_users_api_raises_fails_a_request_only(tmp_path: Path) -> Non
         api.event(b"secret", "message")
     with pytest.raises(ValueError, match=r"^API broken cannot read a reply: ZeroDivisionError$"):
         api.whole(b"secret")
+
+
+def test_what_a_users_api_makes_of_an_event_can_be_written(tmp_path: Path) -> None:
+    """Counts that are none are not told, halves of characters are replaced, and what is no text fails the request."""
+    (tmp_path / "mine.py").write_text(MINE)
+    api = make_api(f"{tmp_path / 'mine.py'}:Careless")
+    usage = Usage(None, None, None, 7)
+    assert api.event(b"", "message") == Delta("a?", tokens=None, finish_reason="?", usage=usage, reply_id="x")
+    with pytest.raises(ValueError, match=r"^API openai-chat cannot read a reply: TypeError$"):
+        api.whole(b"")

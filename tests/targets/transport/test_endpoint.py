@@ -98,10 +98,18 @@ def test_a_file_without_a_key_is_refused(content: bytes, tmp_path: Path) -> None
         read_key(file=str(tmp_path / "key"))
 
 
+def test_an_endless_key_file_is_refused() -> None:
+    """Its beginning is enough to see that it holds no key."""
+    with pytest.raises(ValueError, match="/dev/zero"):
+        read_key(file="/dev/zero")
+
+
 def test_missing_sources_of_a_key_are_named() -> None:
     """And two at a time are one too many."""
     with pytest.raises(ValueError, match="TOKENLOAD_TEST_NO_SUCH_KEY"):
         read_key(variable="TOKENLOAD_TEST_NO_SUCH_KEY")
+    with pytest.raises(ValueError, match="''"):
+        read_key(variable="")
     with pytest.raises(ValueError, match="no-such-file"):
         read_key(file="no-such-file")
     with pytest.raises(ValueError, match="not both"):

@@ -1,10 +1,17 @@
 """How much of a stream may lie unread, without a socket."""
 
 import asyncio
+import json
+
+import pytest
 
 from results.status import Status
+from targets.api import SSE
+from targets.apis.openai_chat import OpenAiChat
 from targets.target import Reply
 from targets.transport.exchange import MOST_PENDING_BYTES, READ_LATER_BYTES, Exchange
+from targets.transport.reading import StreamReading
+from targets.transport.transcript import Transcript
 from tests.targets.scripted_server import STREAM_HEAD, PlainApi, chunk, event
 
 
@@ -51,3 +58,47 @@ def test_a_stream_that_nobody_reads_is_read_at_once_before_it_grows_too_long() -
     exchange, _, read = fill(2 * most, read_later=False)
     assert read == [most - 1, 2 * most - 1]
     assert exchange.reply.event_t_ns.tolist() == list(range(2 * most))
+
+
+def reply_with(reason: str, reply_id: str) -> Reply:
+    """What is kept of a stream that ends with these words, from a server that was sent a key and a header `stop`."""
+
+    async def play() -> Reply:
+        exchange = Exchange(Reply(1, Status.OK), OpenAiChat(), True, ("hunter22", "stop"), lambda exchange: None)
+        choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": reason}
+        exchange.received(0, STREAM_HEAD)
+        exchange.received(1, chunk(b"data: " + json.dumps({"id": reply_id, "choices": [choice]}).encode() + b"\n\n"))
+        exchange.lost(2, None)
+        while exchange.read_some(64):
+            pass
+        return exchange.reply
+
+    return asyncio.run(play())
+
+
+@pytest.mark.parametrize("word", ["hunter22", "id-hunter22", "\x1b[31mred", "x" * 10_000])
+def test_names_that_a_server_gives_are_short_printable_and_without_secrets(word: str) -> None:
+    """They go into the rows: a server may send a key back as the id of a reply or as a reason to finish."""
+    reply = reply_with(word, word)
+    for kept in (reply.finish_reason, reply.reply_id):
+        assert kept is not None and kept.isprintable() and len(kept) <= 300 and "hunter22" not in kept
+
+
+def test_names_with_nothing_wrong_are_kept_as_they_are() -> None:
+    """A reason to finish that is everybody's is no secret, whatever the headers hold."""
+    reply = reply_with("stop", "chatcmpl-1")
+    assert (reply.finish_reason, reply.reply_id) == ("stop", "chatcmpl-1")
+
+
+def test_a_stream_that_does_not_end_is_given_up() -> None:
+    """After so many bytes; the events before that are kept."""
+    transcript = Transcript(Reply(1, Status.OK), PlainApi())
+    one = event(text="x")
+    reading = StreamReading(transcript, SSE, None, most_bytes=3 * len(one))
+    for t_ns in range(3):
+        reading.add(t_ns, one)
+        reading.read_some(64)
+    reading.add(3, one)
+    with pytest.raises(ValueError, match="does not end"):
+        reading.read_some(64)
+    assert transcript.reply.event_t_ns.tolist() == [0, 1, 2]
