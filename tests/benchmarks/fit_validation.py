@@ -55,7 +55,7 @@ def predicted(engine: str, schedule: Schedule, coefficients_ps: dict[str, int]) 
 
 
 def figures(recording: Recording) -> dict[str, float]:
-    """Throughput, and mean, p50, p90 and p99 of TTFT, TPOT and E2E in ms."""
+    """Throughput, and mean, p50, p90 and p99 of TTFT, TPOT and E2E in ms, as far as there are enough requests."""
     events = metrics.events_of(recording)
     last_ns = int(ends_ns(recording.steps)[-1])
     told = {"tok/s": float(recording.requests["output_tokens"].sum()) * 1e9 / last_ns}
@@ -63,7 +63,8 @@ def figures(recording: Recording) -> dict[str, float]:
         values = function(recording, events)
         values = values[~np.isnan(values)] / 1e6
         told[f"{name} mean"] = float(values.mean())
-        told |= {f"{name} {word}": quantile(values, q)[0] or np.nan for word, q in QUANTILES.items()}
+        quantiles = {f"{name} {word}": quantile(values, q)[0] for word, q in QUANTILES.items()}
+        told |= {word: value for word, value in quantiles.items() if value}
     return told
 
 
@@ -118,10 +119,10 @@ def main() -> None:
     if given.json:
         print(json.dumps({"fit_validation": rows}))
         return
-    names = list(rows[0]["errors"])
+    names = list(dict.fromkeys(name for row in rows for name in row["errors"]))
     print("engine      req/s   rho  " + "  ".join(f"{name:>9}" for name in names))
     for row in rows:
-        errors = "  ".join(f"{row['errors'][name]:>+9.1%}" for name in names)
+        errors = "  ".join(f"{row['errors'][name]:>+9.1%}" if name in row["errors"] else " " * 8 + "-" for name in names)
         print(f"{row['engine']:<10} {row['rate_rps']:>6g} {row['rho']:>5.2f}  {errors}  {row['within'] or ''}")
 
 

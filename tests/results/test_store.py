@@ -26,6 +26,7 @@ from results.store import (
     SCHEMA_VERSION,
     STOPPED,
     WRITE_ORDER,
+    PartWriter,
     Run,
     RunFolder,
     digest,
@@ -209,6 +210,13 @@ def test_a_process_that_died_while_finishing_leaves_its_parts(tmp_path: Path) ->
     run = load_run(tmp_path / "run")
     check_consistent(run)
     assert run.recording.requests["status"].tolist() == [Status.OK] * 6
+
+
+def test_a_disk_that_refuses_says_so_once(tmp_path: Path) -> None:
+    """When a part is written: what closes the streams afterwards must not hide which folder it was."""
+    (tmp_path / "0000-requests.arrows").symlink_to("/dev/full")
+    with PartWriter(tmp_path, 0) as writer, pytest.raises(OSError, match="No space left"):
+        writer.write(parts_of_six()[-1])
 
 
 def test_several_writers_parts_are_one_run(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 from shlex import split
 from tempfile import TemporaryDirectory
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from loadgen.cli import main
+from loadgen.cli import LazyGroup, main
+from loadgen.cli.options import InputError, one_line_errors
 
 HUGE = "9" * 25
 RATE = ("--rate", "4")
@@ -305,3 +307,26 @@ def test_a_saved_schedule_that_cannot_be_written_is_one_line(tmp_path: Path) -> 
 def test_a_folder_to_show_that_is_no_run_is_one_line(tmp_path: Path) -> None:
     """`runs FOLDER` of something else."""
     assert "is not a run folder" in refused("runs", str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [(KeyboardInterrupt(), 130), (OSError(28, "No space left on device"), 2), (MemoryError(), 2)],
+)
+def test_what_a_command_does_not_catch_is_one_line_too(raised: BaseException, code: int) -> None:
+    """Ctrl-C while a command loads, a full disk behind stdout, no memory for either."""
+
+    @click.command(cls=LazyGroup, invoke_without_command=True)
+    def group() -> None:
+        raise raised
+
+    result = CliRunner().invoke(group, [])
+    assert result.exit_code == code and len(result.stderr.splitlines()) == 1 and "Traceback" not in result.output
+
+
+def test_a_machine_without_threads_is_one_line_and_other_faults_are_not_hidden() -> None:
+    """Python has no class of its own for it, and everything else that is a RuntimeError is a fault of ours."""
+    with pytest.raises(InputError, match="ulimit -u"), one_line_errors():
+        raise RuntimeError("can't start new thread")
+    with pytest.raises(RuntimeError, match="ours"), one_line_errors():
+        raise RuntimeError("ours")
