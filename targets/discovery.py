@@ -226,6 +226,8 @@ async def _capped(content: aiohttp.StreamReader) -> bytes | None:
 def _said(error: BaseException) -> str:
     """The kind of a failure; its text may hold the address."""
     cause = getattr(error, "os_error", None) or error.__cause__ or error
+    if isinstance(cause, ssl.SSLError):  # its errno is not the system's
+        return f"{TLS_FAILED}{getattr(cause, 'verify_message', None) or cause.reason or type(cause).__name__}"
     number = getattr(cause, "errno", None)
     return os.strerror(number) if number is not None and number > 0 else type(cause).__name__
 

@@ -16,15 +16,7 @@ from loadgen.cli.options import GroupedCommand, config_options, one_line_errors,
 @gate_options
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 @click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    dry_run: bool,
-    as_json: bool,
-    fail_on: tuple[str, ...],
-    junit_file: str | None,
-    **given: Any,
-) -> None:
+def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Play one schedule against one engine or server and write a run folder with a report.
 
     \b
@@ -33,7 +25,7 @@ def run(
     tokenload run --clock modelled --trace conv.csv --window 25m..35m --rate 2
     """
     with one_line_errors():
-        config, gates = read_config(given), read_gates(fail_on)
+        config, gates = read_config(given), read_gates(given["fail_on"])
         from loadgen.cli.scorecard import Progress, plan_lines, print_plan, print_scorecard
         from loadgen.session import execute, prepare
         from results.report import write_report
@@ -50,7 +42,7 @@ def run(
             print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
         page = write_report(outcome.folder)
         told = [{"summary": outcome.summary, "verdict": outcome.verdict}]
-        judged = judge_points(gates, told, junit_file, outcome.folder.name)
+        judged = judge_points(gates, told, given["junit_file"], outcome.folder.name)
     if as_json:
         found = {"folder": str(outcome.folder), "report": str(page), "stopped": outcome.stopped}
         click.echo(json.dumps({**found, "verdict": outcome.verdict, "gates": judged, **outcome.summary}))

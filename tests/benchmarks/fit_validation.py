@@ -122,7 +122,8 @@ def main() -> None:
     names = list(dict.fromkeys(name for row in rows for name in row["errors"]))
     print("engine      req/s   rho  " + "  ".join(f"{name:>9}" for name in names))
     for row in rows:
-        errors = "  ".join(f"{row['errors'][name]:>+9.1%}" if name in row["errors"] else " " * 8 + "-" for name in names)
+        cells = (f"{row['errors'][name]:+.1%}" if name in row["errors"] else "-" for name in names)
+        errors = "  ".join(f"{cell:>9}" for cell in cells)
         print(f"{row['engine']:<10} {row['rate_rps']:>6g} {row['rho']:>5.2f}  {errors}  {row['within'] or ''}")
 
 

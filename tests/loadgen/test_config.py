@@ -359,11 +359,11 @@ def test_a_body_that_cannot_be_sent_is_refused_in_a_short_line(text: str) -> Non
 
 
 def test_the_catalogues_are_the_specified_ones() -> None:
-    """Six arrivals, three clocks, four context policies, one preset."""
+    """Six arrivals, three clocks, four context policies; the first text's preset is among the presets."""
     assert ARRIVALS == ("poisson", "conditioned", "constant", "gamma", "burst", "closed")
     assert set(CLOCKS) == {"real", "charged", "modelled"}
     assert set(CONTEXT_POLICIES) == {"error", "drop", "clip-prompt", "clip-output"}
-    assert PRESETS == ("seed1",)
+    assert PRESETS[0] == "seed1"
     assert RunConfig().seed == 7
     assert RunConfig().clock == "charged"
     assert (RunConfig().prompt_tokens, RunConfig().output_tokens) == ((32, 96), (16, 48))

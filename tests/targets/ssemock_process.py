@@ -68,7 +68,8 @@ def read_truth(log: Path) -> dict[str, Truth]:
     at = _HEADER_BYTES
     while at + _RECORD.size <= len(data):
         fields = _RECORD.unpack_from(data, at)
-        times = array("Q", data[at + _RECORD.size :][: 16 * fields[1]])
+        begin = at + _RECORD.size
+        times = array("Q", data[begin : begin + 16 * fields[1]])
         name = fields[17].split(b"\0")[0].decode()
         truths[name] = Truth(fields[5], times[0::2].tolist(), fields[13])
         at += fields[0]

@@ -62,7 +62,8 @@ def test_one_chunk_a_read_takes_a_short_cut_to_the_same_result(piece: bytes, cap
 @pytest.mark.parametrize(
     "wire",
     [b"zz\r\n", b"-5\r\nabcde\r\n", b"+5\r\nabcde\r\n", b"0x5\r\nabcde\r\n", b"1_0\r\n", b" 5\r\nabcde\r\n", b"\r\n",
-     b"5\nabcde\n", b"5\r\nabcdeX\r\n", b"5\r\nabcdeXY", b"3\r\nabcde\r\n", b"5\r\nabcde\n0\r\n\r\n", b"hello, this is no chunk",
+     b"5\nabcde\n", b"5\r\nabcdeX\r\n", b"5\r\nabcdeXY", b"3\r\nabcde\r\n", b"5\r\nabcde\n0\r\n\r\n",
+     b"hello, this is no chunk",
      b"1" * 16 + b"\r\n", b"5;a\nb\r\nabcde\r\n"],
 )  # fmt: skip
 def test_what_is_no_chunk_is_a_fault_however_it_is_cut(wire: bytes) -> None:
