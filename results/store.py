@@ -28,6 +28,11 @@ SEAL = "info_sha256"
 WRITE_ORDER = ("steps", "token_ids", "tokens", "slot_events", "requests", "host", "flight")
 """So that, wherever a write is cut off, what is there refers only to what is there too."""
 OPTIONAL_FILES = ("server.parquet", "warmup.parquet")
+OBJECTS = (
+    "config", "config_effective", "engine", "verdict", "facts", "thresholds", "server", "connections", "calibration",
+    "files_sha256",
+)  # fmt: skip
+"""What is an object in run.json, where it is there."""
 Json = dict[str, Any]
 
 
@@ -160,10 +165,13 @@ def _read_info(folder: Path) -> Json:
         info = json.loads((folder / "run.json").read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} is not a run folder: it has no run.json") from None
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         raise ValueError(f"{folder / 'run.json'} is damaged: it is not JSON") from None
     if not isinstance(info, dict) or info.get("status") not in (RUNNING, COMPLETE, STOPPED):
         raise ValueError(f"{folder / 'run.json'} is damaged: it does not say what state the run is in")
+    odd = [name for name in OBJECTS if not isinstance(info.get(name) or {}, dict)]
+    if odd:
+        raise ValueError(f"{folder / 'run.json'} is damaged: {', '.join(odd)} is no JSON object")
     if info.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(f"{folder} was written as version {info.get('schema_version')}, this is {SCHEMA_VERSION}")
     return info

@@ -24,6 +24,7 @@ LONGEST_NAME_CHARACTERS = 512
 MOST_MODELS = 50
 MOST_FIELDS = 20
 WANTS_A_KEY = (401, 403)
+TLS_FAILED = "TLS: "
 HTTP_OK, NOT_FOUND = 200, 404
 
 
@@ -162,6 +163,8 @@ def _no_model(endpoint: Endpoint, answer: Answer) -> str:
             f"{url} wants a key (HTTP {answer.http_status}): give --key-env VARIABLE or --key-file FILE; "
             "or name the model with --served-model NAME"
         )
+    if answer.http_status is None and str(answer.reason).startswith(TLS_FAILED):
+        return f"{url} cannot be trusted ({answer.reason}): name its certificate with --ca-file, or give --no-verify"
     if answer.http_status is None:
         otherwise = "" if "refused" in str(answer.reason) else "; or name the model with --served-model NAME"
         return f"{url} does not answer ({answer.reason}): start the server, or correct --target{otherwise}"

@@ -121,6 +121,8 @@ def _up_to(folder: Folder, engine: str) -> Cell:
         unknown = Cell("none", "", "bad") if refused else Cell("not known", kind="missing")
         return unknown if maybe is None else Cell(f"? {load_text(maybe)}", "not judged", "open")
     note = f"attains up to {load_text(maybe)}" if maybe and maybe != stable else ""
+    if stable == rates(folder)[-1]:
+        note = "the highest that was tried"
     return Cell(f"✓ {load_text(stable)}", note, "good")
 
 

@@ -219,6 +219,7 @@ def test_an_empty_schedule_and_a_single_instant_are_not_judged():
     assert judge_load(recording_of([0, 0], [5, 5]), LINES).state is LoadState.NOT_JUDGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 8])
 def test_stable_queues_are_rarely_called_overloaded(slots):
     """N = 1000, 40 seeds a rate: rho .8 never, rho .9 at most twice (2 % allowed: P(more than 2) < 5 %)."""

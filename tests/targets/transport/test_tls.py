@@ -12,6 +12,8 @@ import uvloop
 from results.columns import NULL
 from results.status import Status
 from targets.api import BodyOptions
+from targets.apis.catalog import make_api
+from targets.discovery import discover
 from targets.http_target import HttpTarget
 from targets.target import Reply
 from targets.transport.endpoint import parse_endpoint
@@ -104,3 +106,18 @@ def test_a_ca_file_without_certificates_is_refused(tmp_path: Path) -> None:
     target = HttpTarget(parse_endpoint("https://127.0.0.1:9", ca_file=str(empty)), PlainApi(), BodyOptions("m"))
     with pytest.raises(ValueError, match="holds no certificates"):
         asyncio.run(target.open([]))
+
+
+def test_a_server_that_is_asked_for_its_model_and_not_trusted_is_named_with_the_remedy(
+    certificate: tuple[str, str],
+) -> None:
+    """What is wrong with its certificate, and the two options that help."""
+
+    async def one() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        async with serving(answer, tls=context) as served:
+            await discover(parse_endpoint(f"https://127.0.0.1:{served.address[1]}/v1"), make_api("openai-chat"))
+
+    with pytest.raises(ValueError, match=r"self-signed certificate.*--ca-file.*--no-verify"):
+        asyncio.run(one())
