@@ -164,7 +164,7 @@ def parse_json_object(text: str) -> str:
 
 def parse_threshold(text: str) -> tuple[str, float]:
     """`failed_fraction=0.05`: a line of the verdict by its name, and where it is drawn."""
-    from results.thresholds import Thresholds
+    from results.verdicts.thresholds import Thresholds
 
     name, separator, value = (part.strip() for part in text.partition("="))
     try:

@@ -10,14 +10,14 @@ from typing import Any
 from loadgen.config import RunConfig, from_texts
 from loadgen.workload import build_schedule
 from results.comparison.trials import refuse_changed
-from results.judged import judged
 from results.recording import Recording
 from results.report.differences import differences
 from results.report.recipe import FORMAT, SCRIPT_ID, conditions_of
-from results.run_facts import facts_of
 from results.schedule import Schedule
 from results.slo import parse_slo
 from results.store import COMPLETE, Run, digest, load_run
+from results.verdicts.judged import judged
+from results.verdicts.run_facts import facts_of
 
 Json = dict[str, Any]
 _RECIPE = re.compile(rf'<script type="application/json" id="{SCRIPT_ID}">(.*?)</script>', re.DOTALL)

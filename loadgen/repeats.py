@@ -8,9 +8,9 @@ from typing import Any
 from results import metrics
 from results.headline import headline
 from results.recording import Recording
-from results.run_facts import facts_of
 from results.store import Run, load_run, seal, write_json
-from results.verdict import judge
+from results.verdicts.run_facts import facts_of
+from results.verdicts.verdict import judge
 
 Json = dict[str, Any]
 

@@ -14,15 +14,15 @@ from loadgen.player import EnginePlayer, Player
 from loadgen.steering import Emit, Progress, Steering, listening
 from loadgen.workload import build_schedule
 from results.conditions import Stamp, begin_stamp, finish, start_again, unfinished
-from results.judged import judged
 from results.recording import Recording
-from results.run_facts import facts_of, stamp_facts
 from results.schedule import Schedule
 from results.slo import parse_slo
 from results.stamp.given import engine_facts, workload_facts
 from results.stamp.occasion import ended_run, since_previous_run_s
 from results.store import COMPLETE, STOPPED, RunFolder, file_sha256
 from results.tables import write_warmup
+from results.verdicts.judged import judged
+from results.verdicts.run_facts import facts_of, stamp_facts
 
 Json = dict[str, Any]
 

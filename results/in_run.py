@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from results.figure_json import NS_PER_MS, Json, with_reasons
 from results.intervals import LOWER_BOUND, SECTIONS, Interval, in_run, order_statistics, wilson
-from results.overload import has_one_rate
 from results.recording import Recording
 from results.stats import quantile
+from results.verdicts.overload import has_one_rate
 
 NON_STATIONARY = "NON_STATIONARY"
 """There is no steady state whose figures could be uncertain."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from results.figures import read, shown
-from results.overload import LoadState
+from results.verdicts.overload import LoadState
 
 OF_THE_LOAD = ("FAILURES", "UNFINISHED", "WRONG_LENGTHS", "RATE_LIMITED", "TOO_FEW_REQUESTS")
 """Codes that a load beyond capacity brings about; any other one makes the probe worthless, not the engine slow."""

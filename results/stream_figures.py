@@ -3,14 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from results.client_waits import client_lag_ns
 from results.columns import NULL, int64, is_null
 from results.figure_json import NO_TIME, NOT_TOLD, Json, latency, share, with_reasons
 from results.metrics import Events, Mask, completed, events_of
 from results.recording import Recording
 from results.remote import TOKEN_SOURCES, column, hidden_tokens, near, told
 from results.stats import NO_VALUES
-from results.stream_shape import stream_shape
+from results.verdicts.client_waits import client_lag_ns
+from results.verdicts.stream_shape import stream_shape
 
 SPANS = {
     "dispatch_ms": ("due_ns", "dispatched_ns"),

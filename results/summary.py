@@ -32,7 +32,7 @@ from results.stats import NO_VALUES, quantile
 from results.status import NAMES, Status
 from results.steps import durations, ends_ns, starts_ns
 from results.stream_figures import stream_figures
-from results.thresholds import Thresholds
+from results.verdicts.thresholds import Thresholds
 from results.window import planned_window_ns, window_kind
 from results.windows import by_window
 

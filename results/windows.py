@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from results.columns import int64
 from results.concurrency import in_flight
 from results.figure_json import NO_TIME, NOT_ASKED, NS_PER_MS, NS_PER_S, Json, with_reasons
-from results.overload import has_one_rate
 from results.recording import Recording
 from results.stats import quantile
+from results.verdicts.overload import has_one_rate
 from results.window import MAKESPAN, window_kind
 
 WINDOWS = 20

@@ -79,10 +79,10 @@ def _sweep_row(folder: Path) -> dict[str, Any]:
 def _show(folder: Path, as_json: bool) -> None:
     from loadgen.cli.scorecard import print_scorecard
     from loadgen.config import from_texts
-    from results.judged import judged
-    from results.run_facts import facts_of
     from results.slo import parse_slo
     from results.store import load_run
+    from results.verdicts.judged import judged
+    from results.verdicts.run_facts import facts_of
 
     found = load_run(folder)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from math import sqrt
 
 from loadgen.locust.tally import Tally
-from results.thresholds import Thresholds
+from results.verdicts.thresholds import Thresholds
 
 S_NS, MS_NS = 1_000_000_000, 1_000_000
 LATENESS_FROM_REQUESTS = 20

@@ -17,7 +17,7 @@ from results.recording import RecordingPart
 from results.schedule import Schedule
 from results.slo import parse_slo
 from results.status import NAMES
-from results.thresholds import Thresholds
+from results.verdicts.thresholds import Thresholds
 
 Json = dict[str, Any]
 Listener = Callable[[Samples], None]

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from results import metrics
-from results.judged import judged
 from results.recording import Recording
 from results.report.asked import config_of, engine_of, limits_of, load_of
-from results.run_facts import facts_of
 from results.slo import parse_slo
 from results.store import INCOMPLETE, file_sha256, is_sealed, load_run
+from results.verdicts.judged import judged
+from results.verdicts.run_facts import facts_of
 
 Json = dict[str, Any]
 POINT_FILES = ("sweep.json", "ab.json")

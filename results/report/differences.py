@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from results.applicability import WITHHELD
 from results.report.plain import value_text
+from results.verdicts.applicability import WITHHELD
 
 Json = dict[str, Any]
 RELATIVE_TOLERANCE_RATIO = 1e-9

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from results.judged import facts_of
 from results.recording import Recording
 from results.report.verdicts import NOT_JUDGED, Verdict, read_verdict
-from results.thresholds import Thresholds
-from results.verdict import judge
+from results.verdicts.judged import facts_of
+from results.verdicts.thresholds import Thresholds
+from results.verdicts.verdict import judge
 
 Json = dict[str, Any]
 

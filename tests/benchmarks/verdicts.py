@@ -29,14 +29,14 @@ from loadgen.rate_search import Effort, find_capacity
 from loadgen.streams import uniforms
 from results import metrics
 from results.comparison.decision import UNRESOLVED, decide, overall
-from results.judged import judged
 from results.meets import meets
-from results.overload import judge_load
 from results.paired import STAGES
 from results.recording import Recording
-from results.run_facts import RunFacts
 from results.slo import parse_slo
-from results.thresholds import Thresholds
+from results.verdicts.judged import judged
+from results.verdicts.overload import judge_load
+from results.verdicts.run_facts import RunFacts
+from results.verdicts.thresholds import Thresholds
 
 SESSIONS = 200
 REQUESTS = 1_000

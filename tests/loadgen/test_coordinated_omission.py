@@ -9,11 +9,11 @@ from engines.engine import Request, Step, StepOutput
 from loadgen.clock import ModelledClock
 from loadgen.drive import Decision, play_engine
 from results.recording import Recording, RecordingPart
-from results.run_facts import RunFacts
 from results.schedule import Schedule, make_schedule
 from results.stats import quantile
 from results.summary import summarise
-from results.verdict import judge
+from results.verdicts.run_facts import RunFacts
+from results.verdicts.verdict import judge
 from tests.results.streams import Stream, streamed
 
 MS, S = 1_000_000, 1_000_000_000

@@ -7,14 +7,14 @@ from engines.cost import LinearCost
 from engines.policies import continuous, one_by_one
 from loadgen.config import RunConfig, from_texts
 from loadgen.workload import build_schedule
-from results.overload import judge_load
-from results.run_facts import RunFacts
 from results.schedule import COOLDOWN, FILL, MEASURE, Schedule
 from results.slo import parse_slo
 from results.status import Status
 from results.summary import summarise
-from results.thresholds import Thresholds
-from results.verdict import judge
+from results.verdicts.overload import judge_load
+from results.verdicts.run_facts import RunFacts
+from results.verdicts.thresholds import Thresholds
+from results.verdicts.verdict import judge
 from results.window import planned_window_ns
 from tests.engines.playing import engine_of, play
 

@@ -9,14 +9,14 @@ import pytest
 from engines.cost import DurationPs, LinearCost
 from engines.policies import one_by_one
 from results import metrics
-from results.judged import judged
 from results.meets import meets
-from results.overload import judge_load
 from results.recording import Recording
-from results.run_facts import RunFacts
 from results.schedule import Schedule
 from results.slo import parse_slo
-from results.thresholds import Thresholds
+from results.verdicts.judged import judged
+from results.verdicts.overload import judge_load
+from results.verdicts.run_facts import RunFacts
+from results.verdicts.thresholds import Thresholds
 from tests.engines.playing import engine_of, play
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))

@@ -11,8 +11,8 @@ from loadgen.arrivals import due_times_ns
 from loadgen.lengths import draw_lengths
 from results.comparison.trials import Side, Trial
 from results.recording import Recording
-from results.run_facts import RunFacts
 from results.schedule import Schedule, make_schedule
+from results.verdicts.run_facts import RunFacts
 from tests.engines.playing import engine_of, play
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from results.figures import FIGURES, read
 from results.gates import judge_absolute, judge_relative, parse_gate, parse_gates
-from results.judged import judged
+from results.verdicts.judged import judged
 from tests.results.summaries import facts_of_modelled, modelled_run, summary_of
 
 

@@ -5,13 +5,13 @@ import pytest
 
 from results.in_run import uncertainty
 from results.intervals import LOWER_BOUND, in_run, order_statistics
-from results.judged import judged
 from results.metrics import e2e_ns, events_of, measured, ttft_ns
 from results.recording import Recording
-from results.run_facts import RunFacts
 from results.slo import parse_slo
 from results.stats import quantile
 from results.summary import summarise
+from results.verdicts.judged import judged
+from results.verdicts.run_facts import RunFacts
 from tests.benchmarks.fifo import Cost, play_fifo, poisson_schedule
 from tests.results.summaries import modelled_schedule
 

@@ -19,8 +19,8 @@ from results.metrics import (
 )
 from results.recording import Recording
 from results.status import NOT_FAILURES, Status
-from results.stream_shape import stream_shape
 from results.summary import latencies_of, summarise
+from results.verdicts.stream_shape import stream_shape
 from tests.results.streams import Stream, streamed
 from tests.results.test_summary import nulls
 

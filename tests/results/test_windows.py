@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from results.columns import int64
-from results.judged import judged
 from results.recording import Recording
 from results.report.differences import differences
-from results.run_facts import RunFacts
 from results.slo import parse_slo
 from results.summary import summarise
+from results.verdicts.judged import judged
+from results.verdicts.run_facts import RunFacts
 from results.windows import WINDOWS
 from tests.results.streams import Stream, streamed
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from results.case import RunFacts
-from results.judged import judged
 from results.recording import Recording
 from results.server.summary import server_summary
 from results.server.table import RUN_START, STREAM_ENDING, ServerTable, make_table, write_server
 from results.slo import parse_slo
 from results.status import Status
 from results.store import COMPLETE, RunFolder, write_json
+from results.verdicts.case import RunFacts
+from results.verdicts.judged import judged
 from tests.results.streams import Stream, part_of, streamed
 
 MS, S = 1_000_000, 1_000_000_000

@@ -1,12 +1,12 @@
 """Rules about how a server's replies came: whether what was timed is a stream of tokens at all."""
 
-from results.applicability import Outcome
-from results.case import PASSED, TOO_LITTLE, Case, Ruling
 from results.columns import is_null
 from results.metrics import completed
 from results.remote import column, hidden_tokens, near
 from results.status import Status
-from results.stream_shape import StreamShape, stream_shape
+from results.verdicts.applicability import Outcome
+from results.verdicts.case import PASSED, TOO_LITTLE, Case, Ruling
+from results.verdicts.stream_shape import StreamShape, stream_shape
 
 OF_GAPS = ("tpot_ms", "tpot_std_ms", "itl_ms", "icl_ms", "stall_ms", "stalls", "fluidity", "rates.decode_tokens_per_s")
 OF_STREAMS = ("ttft_ms", "ttft_ok_ms", "ttft_net_ms", "ttat_ms", *OF_GAPS)

@@ -20,7 +20,7 @@ from results.metrics import failed
 from results.recording import Recording
 from results.schedule import FILL, Schedule
 from results.status import Status
-from results.thresholds import Thresholds
+from results.verdicts.thresholds import Thresholds
 from results.window import planned_window_ns, window_kind
 
 GRID = 200

@@ -4,12 +4,12 @@ from collections import Counter
 
 import numpy as np
 
-from results.applicability import Outcome
-from results.case import NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Mask, Ruling
 from results.columns import NULL, int64
 from results.metrics import failed, little_error_ns
-from results.silence import silence
 from results.status import NAMES, Status
+from results.verdicts.applicability import Outcome
+from results.verdicts.case import NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Mask, Ruling
+from results.verdicts.silence import silence
 
 NS_PER_S = 1e9
 LONGEST_REASON_CHARACTERS = 160

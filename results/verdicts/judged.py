@@ -1,15 +1,15 @@
 """A recording's summary and verdict together: what the verdict withholds is not given as a figure of the system."""
 
-from results.applicability import CODES
 from results.figure_json import QUANTILES, Json
 from results.figures import read
 from results.in_run import no_bounds
 from results.recording import Recording
-from results.run_facts import RunFacts, facts_of
 from results.slo import FLUIDITY, Slo
 from results.stats import N_TOO_SMALL
 from results.summary import summarise
-from results.verdict import Verdict, judge
+from results.verdicts.applicability import CODES
+from results.verdicts.run_facts import RunFacts, facts_of
+from results.verdicts.verdict import Verdict, judge
 
 __all__ = ["facts_of", "judged"]
 FIGURES = (*QUANTILES, "mean", "max", "share", "of_deadlines")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from results.columns import NULL, int64
-from results.overload import Load, LoadState, judge_load, latency_trend_p
 from results.recording import Recording
 from results.status import Status
-from results.thresholds import Thresholds
+from results.verdicts.overload import Load, LoadState, judge_load, latency_trend_p
+from results.verdicts.thresholds import Thresholds
 from tests.results.streams import Stream, streamed
-from tests.results.test_overload import STEADY, fluid, recording_of
+from tests.results.verdicts.test_overload import STEADY, fluid, recording_of
 
 LINES = Thresholds()
 WITHOUT = LINES.override({"crowd_requests": 10**9})

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from results.applicability import Outcome
-from results.case import BURST, CHANGING, CLOSED, NOT_APPLICABLE, ONE_RATE, PASSED, TOO_LITTLE, Case, Ruling
 from results.intervals import independence
 from results.metrics import e2e_ns, events_of
-from results.overload import Load, LoadState, has_one_rate
-from results.samples import QUANTILES, sample_counts
 from results.stats import sample_floor
+from results.verdicts.applicability import Outcome
+from results.verdicts.case import BURST, CHANGING, CLOSED, NOT_APPLICABLE, ONE_RATE, PASSED, TOO_LITTLE, Case, Ruling
+from results.verdicts.overload import Load, LoadState, has_one_rate
+from results.verdicts.samples import QUANTILES, sample_counts
 
 QUEUE_BOUND = ("ttft_ms", "ttft_ok_ms", "e2e_ms", "norm_ms", "queue_wait_ms", "admission_wait_ms")
 """Figures of the summary that grow with the run's length when the load outruns the engine. TPOT, gaps, throughput

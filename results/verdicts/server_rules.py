@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from results.applicability import Outcome
-from results.case import NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Ruling
 from results.columns import NULL, int64, is_null
 from results.metrics import completed
 from results.remote import column
-from results.run_facts import AS_IS, CACHE_STATES, COLD
+from results.verdicts.applicability import Outcome
+from results.verdicts.case import NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Ruling
+from results.verdicts.run_facts import AS_IS, CACHE_STATES, COLD
 
 TOO_MANY_REQUESTS = 429
 NOT_LET_IN = (401, 403)

@@ -17,16 +17,17 @@ from engines.slots import SlotEngine
 from loadgen.arrivals import due_times_ns
 from loadgen.clock import ModelledClock
 from loadgen.drive import Decision, play_engine
-from results import client_waits, summary
-from results.applicability import CODES, INVALID, KINDS_OF_RUN, WARN, WITHHELD, Outcome, applies
+from results import summary
 from results.columns import NULL, int64
 from results.recording import PART_TABLES, Recording, RecordingPart, merge
-from results.samples import QUANTILES, sample_counts
 from results.schedule import Schedule, make_schedule
 from results.status import NAMES, Status
 from results.store import RunFolder, load_run
-from results.thresholds import Thresholds, threshold_table
-from results.verdict import RULES, RunFacts, Verdict, judge
+from results.verdicts import client_waits
+from results.verdicts.applicability import CODES, INVALID, KINDS_OF_RUN, WARN, WITHHELD, Outcome, applies
+from results.verdicts.samples import QUANTILES, sample_counts
+from results.verdicts.thresholds import Thresholds, threshold_table
+from results.verdicts.verdict import RULES, RunFacts, Verdict, judge
 from tests.results.streams import Stream, streamed
 
 MS, S = 1_000_000, 1_000_000_000

@@ -3,10 +3,10 @@
 import numpy as np
 
 from results import metrics
-from results.applicability import CHARGED, Outcome
-from results.case import PASSED, TOO_LITTLE, Case, Ruling
-from results.client_waits import billing, late_fraction, overdue_fraction, run_queue_fraction, sending_lag_ns
 from results.stats import quantile
+from results.verdicts.applicability import CHARGED, Outcome
+from results.verdicts.case import PASSED, TOO_LITTLE, Case, Ruling
+from results.verdicts.client_waits import billing, late_fraction, overdue_fraction, run_queue_fraction, sending_lag_ns
 
 NS_PER_MS = 1e6
 QUIET = "leave the machine to the run: end what else computes, give it cores of its own, or use fewer threads"

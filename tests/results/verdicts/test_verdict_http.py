@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from loadgen.arrivals import due_times_ns
-from results.applicability import CODES, Outcome, applies
-from results.client_waits import overdue_fraction
 from results.columns import NULL, int64
-from results.judged import facts_of, judged
 from results.recording import PART_TABLES, Recording
-from results.run_facts import STATED, stamp_facts
 from results.slo import parse_slo
 from results.status import Status
-from results.stream_rules import OF_STREAMS
-from results.verdict import RULES, Verdict, judge
+from results.verdicts.applicability import CODES, Outcome, applies
+from results.verdicts.client_waits import overdue_fraction
+from results.verdicts.judged import facts_of, judged
+from results.verdicts.run_facts import STATED, stamp_facts
+from results.verdicts.stream_rules import OF_STREAMS
+from results.verdicts.verdict import RULES, Verdict, judge
 from tests.results.streams import Stream, streamed
-from tests.results.test_verdict import FIRES, MS, STEADY, S, check_fires, facts
+from tests.results.verdicts.test_verdict import FIRES, MS, STEADY, S, check_fires, facts
 
 US = 1_000
 REQUESTS, RATE = 1200, 80.0

@@ -15,11 +15,11 @@ from loadgen.clock import ModelledClock
 from loadgen.drive import Decision, play_engine
 from loadgen.streams import uniforms
 from results.columns import NULL, int64
-from results.overload import LoadState, has_one_rate, in_flight, judge_load, judged, mann_kendall_p, rise
 from results.recording import Recording, merge
 from results.schedule import make_schedule
 from results.status import Status
-from results.thresholds import Thresholds
+from results.verdicts.overload import LoadState, has_one_rate, in_flight, judge_load, judged, mann_kendall_p, rise
+from results.verdicts.thresholds import Thresholds
 
 STEADY = {"stationary": True, "window": {"kind": "schedule"}}
 LINES = Thresholds()

@@ -5,13 +5,13 @@ import re
 import numpy as np
 
 from results import metrics
-from results.applicability import Outcome
-from results.case import CLOSED, NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Ruling
-from results.client_waits import busiest_cpu_fraction, sending_lag_ns
 from results.columns import NULL, Int64, int64
 from results.metrics import Float64
 from results.remote import column
 from results.status import Status
+from results.verdicts.applicability import Outcome
+from results.verdicts.case import CLOSED, NOT_APPLICABLE, PASSED, TOO_LITTLE, Case, Ruling
+from results.verdicts.client_waits import busiest_cpu_fraction, sending_lag_ns
 
 NS_PER_MS, NS_PER_S = 1e6, 1e9
 TENTHS = 10

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from results.applicability import HTTP
-from results.thresholds import Thresholds
+from results.verdicts.applicability import HTTP
+from results.verdicts.thresholds import Thresholds
 
 COLD, PRIMED, AS_IS = "cold", "primed", "as-is"
 CACHE_STATES = (COLD, PRIMED, AS_IS)

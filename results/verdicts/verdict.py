@@ -1,14 +1,15 @@
 """The verdict: whether a run may be believed, which of its metrics may not, and what to do about either.
 
 A pure function of the rows and a few facts. To add a rule: one function `(Case) -> Ruling` beside its kin, and one
-row in `RULES`. What applies to which kind of run stands in `results.applicability`.
+row in `RULES`. What applies to which kind of run stands in `results.verdicts.applicability`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from results import (
+from results.recording import Recording
+from results.verdicts import (
     client_rules,
     host_rules,
     load_rules,
@@ -18,11 +19,10 @@ from results import (
     server_rules,
     stream_rules,
 )
-from results.applicability import CODES, INVALID, KINDS_OF_RUN, WITHHELD, Outcome, applies
-from results.case import Case, Rule, Ruling, RunFacts, make_case
-from results.overload import Load
-from results.recording import Recording
-from results.thresholds import Thresholds
+from results.verdicts.applicability import CODES, INVALID, KINDS_OF_RUN, WITHHELD, Outcome, applies
+from results.verdicts.case import Case, Rule, Ruling, RunFacts, make_case
+from results.verdicts.overload import Load
+from results.verdicts.thresholds import Thresholds
 
 __all__ = ["Finding", "RunFacts", "Verdict", "judge"]
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from results.applicability import Outcome
-from results.case import ONE_RATE, PASSED, TOO_LITTLE, Case, Ruling
 from results.figure_json import NS_PER_MS
 from results.metrics import events_of, tpot_ns
-from results.overload import LoadState
 from results.schedule import FILL
 from results.stationarity import settles_late
+from results.verdicts.applicability import Outcome
+from results.verdicts.case import ONE_RATE, PASSED, TOO_LITTLE, Case, Ruling
+from results.verdicts.overload import LoadState
 
 
 def warmup_leak(case: Case) -> Ruling:

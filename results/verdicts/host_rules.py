@@ -1,7 +1,7 @@
 """Rules about the machine and the program, from the stamp: clocks, frequencies, quotas, neighbours, changes."""
 
-from results.applicability import Outcome
-from results.case import PASSED, TOO_LITTLE, Case, Ruling
+from results.verdicts.applicability import Outcome
+from results.verdicts.case import PASSED, TOO_LITTLE, Case, Ruling
 
 PERFORMANCE = "performance"
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from results.applicability import HTTP, Outcome
 from results.columns import NULL, int64, is_null
-from results.overload import Load, judge_load
 from results.recording import Recording
-from results.run_facts import RunFacts
 from results.schedule import MEASURE
 from results.status import Status
 from results.store import INCOMPLETE
-from results.thresholds import Thresholds
+from results.verdicts.applicability import HTTP, Outcome
+from results.verdicts.overload import Load, judge_load
+from results.verdicts.run_facts import RunFacts
+from results.verdicts.thresholds import Thresholds
 
 Mask = NDArray[np.bool_]
 BURST, CLOSED, CHANGING, ONE_RATE = "burst", "closed", "changing", "one rate"
