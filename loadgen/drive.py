@@ -98,7 +98,6 @@ def no_garbage_collection() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.collect()
     gc.freeze()
     gc.disable()
     try:

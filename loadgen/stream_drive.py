@@ -5,7 +5,6 @@ can be asked for; then the run is no open loop, and the wait for a place counts 
 """
 
 import asyncio
-import gc
 import sys
 import time
 from collections import deque
@@ -14,7 +13,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from loadgen.drive import CONTROL_EVERY_NS, EMIT_EVERY_NS, EMIT_EVERY_ROWS, HOST_EVERY_NS, Control, Decision
+from loadgen.drive import (
+    CONTROL_EVERY_NS,
+    EMIT_EVERY_NS,
+    EMIT_EVERY_ROWS,
+    HOST_EVERY_NS,
+    Control,
+    Decision,
+    no_garbage_collection,
+)
 from loadgen.due import NEVER_NS, DueQueue, InFlight
 from loadgen.host import sample_host
 from loadgen.pacer import Pacer, make_pacer
@@ -63,21 +70,16 @@ async def play_target(
     `time.perf_counter_ns()`, where it is agreed upon; `begin` is told it. `count_tokens`: a tokenizer.
     `worker_id`: which of those processes this is.
     """
-    enabled, switch_s = gc.isenabled(), sys.getswitchinterval()
-    gc.collect()
-    gc.freeze()
-    gc.disable()
+    switch_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     starts_ns = origin_ns if origin_ns is not None else time.perf_counter_ns() + LEAD_NS
     try:
-        begin(starts_ns)
-        play = _Play(schedule, target, planned, emit, control, mine, starts_ns, count_tokens, worker_id)
-        await play.run()
+        with no_garbage_collection():
+            begin(starts_ns)
+            play = _Play(schedule, target, planned, emit, control, mine, starts_ns, count_tokens, worker_id)
+            await play.run()
     finally:
         sys.setswitchinterval(switch_s)
-        gc.unfreeze()
-        if enabled:
-            gc.enable()
     return replace(merge(schedule, play.parts), stopped_ns=play.stopped_ns)
 
 
