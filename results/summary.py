@@ -77,7 +77,7 @@ def summarise(recording: Recording, slo: Slo | None = None, thresholds: Threshol
         "schedule_sha256": recording.schedule.sha256,
         "window_ns": list(window_ns),
         "window_kind": window_kind(recording.schedule),
-        "phases": _phases(recording),
+        "requests_by_phase": _phases(recording),
         "requests": _counts(recording, chosen),
         **{f"{name}_ms": latency(values[name][chosen]) for name in values},
         "ttft_ok_ms": latency(values["ttft"][good]),

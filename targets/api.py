@@ -58,6 +58,15 @@ class Delta:
     reply_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PlainRun:
+    """Events that bear a text of the answer and nothing else: those from `first` to before `last`."""
+
+    first: int
+    last: int
+    texts: Sequence[str]
+
+
 class Api(Protocol):
     """One kind of server."""
 
@@ -79,6 +88,8 @@ class Api(Protocol):
         ValueError when it is not what this API sends.
         """
         ...
+
+    # An API may also have `plain_run(data: Sequence[bytes]) -> PlainRun | None`, which reads many events at once.
 
     def whole(self, body: bytes) -> Sequence[Delta]:
         """A reply that was not streamed. ValueError when it is not what this API sends."""

@@ -20,7 +20,8 @@ class OpenAiChat:
 
     def __init__(self) -> None:
         """Learns how a server's events look."""
-        self._read = Repeated(b'"content":"', read_data).read
+        repeated = Repeated(b'"content":"', read_data)
+        self._read, self.plain_run = repeated.read, repeated.plain_run
 
     def body(self, request: PlannedRequest, options: BodyOptions) -> Mapping[str, JSON]:
         """ValueError when token ids are asked for."""

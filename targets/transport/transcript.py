@@ -1,13 +1,14 @@
 """What the events of a reply add up to: written into the Reply as they are read."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
+from typing import cast
 
 from results.columns import NULL
 from targets.api import Api, Delta, Usage
 from targets.target import Reply
-from targets.wire.events import TimedEvents
+from targets.wire.events import DEFAULT_TYPE, TimedEvents
 
 _USAGE_FIELDS = (
     ("told_output_tokens", "output_tokens"),
@@ -20,7 +21,9 @@ _USAGE_FIELDS = (
 class Transcript:
     """Knows the API's events, not how they arrived."""
 
-    __slots__ = ("_api", "_lacks_id", "_last_read_id", "_texts", "_watches_tokens", "error", "marked_end", "reply")
+    __slots__ = (
+        "_api", "_lacks_id", "_last_read_id", "_plain_run", "_texts", "_watches_tokens", "error", "marked_end", "reply",
+    )  # fmt: skip
 
     def __init__(self, reply: Reply, api: Api) -> None:
         """At the first event."""
@@ -30,6 +33,7 @@ class Transcript:
         self.marked_end = False
         """The API's end marker came."""
         self._api = api
+        self._plain_run = getattr(api, "plain_run", None)
         self._texts: list[str] = []
         self._last_read_id = NULL
         self._lacks_id = True
@@ -43,7 +47,26 @@ class Transcript:
 
     def read(self, events: TimedEvents) -> None:
         """The next events. ValueError when one is not what the API sends; those before it are kept."""
-        self._take(events.t_ns, events.read_ids, map(self._api.event, events.data, events.types))
+        if events.one_each and self._plain_run is not None and self.reply.event_tokens is None:
+            times_ns, read_ids = cast("Sequence[int]", events.t_ns), cast("Sequence[int]", events.read_ids)
+            self._read_runs(times_ns, read_ids, list(events.data))
+        else:
+            self._take(events.t_ns, events.read_ids, map(self._api.event, events.data, events.types))
+
+    def _read_runs(self, t_ns: Sequence[int], read_ids: Sequence[int], data: list[bytes]) -> None:
+        """What the API can read together is kept together; the rest one by one."""
+        run = self._plain_run(data) if self._plain_run is not None else None
+        first = len(data) if run is None else run.first + int(self._watches_tokens)  # the answer's first is looked at
+        self._take_from(t_ns, read_ids, data, slice(first))
+        if run is None:
+            return
+        if not self.marked_end and not self._watches_tokens and self.reply.event_tokens is None:
+            self._keep(run.texts[first - run.first :], t_ns[first : run.last], read_ids[first : run.last])
+            first = run.last
+        self._take_from(t_ns, read_ids, data, slice(first, None))
+
+    def _take_from(self, t_ns: Sequence[int], read_ids: Sequence[int], data: list[bytes], chosen: slice) -> None:
+        self._take(t_ns[chosen], read_ids[chosen], map(self._api.event, data[chosen], repeat(DEFAULT_TYPE)))
 
     def read_whole(self, t_ns: int, body: bytes) -> None:
         """A reply that came as one document. ValueError when it is not what the API sends."""
@@ -78,7 +101,7 @@ class Transcript:
         finally:
             self._keep(texts, times_ns, token_read_ids)
 
-    def _keep(self, texts: list[str], times_ns: list[int], token_read_ids: list[int]) -> None:
+    def _keep(self, texts: Sequence[str], times_ns: Sequence[int], token_read_ids: Sequence[int]) -> None:
         """What these events bore; a read that the last ones were in already is not counted twice."""
         if times_ns:
             self.reply.event_t_ns.extend(times_ns)

@@ -41,6 +41,8 @@ class TimedEvents:
     """The number of that read."""
     data: Iterable[bytes]
     types: Iterable[str]
+    one_each: bool = False
+    """Each read held one event of the usual type: the columns are sequences."""
 
 
 NO_EVENTS = TimedEvents((), (), (), ())
@@ -55,7 +57,8 @@ def timed_events(
     """
     plain = decoder.one_each(bodies)
     if plain is not None:
-        return TimedEvents(times_ns, range(first_read_id, first_read_id + len(plain)), plain, repeat(DEFAULT_TYPE))
+        read_ids = range(first_read_id, first_read_id + len(plain))
+        return TimedEvents(times_ns, read_ids, plain, repeat(DEFAULT_TYPE), True)
     feed = decoder.feed
     rows = [
         (t_ns, read_id, data, event_type)
@@ -63,4 +66,7 @@ def timed_events(
         for data, event_type in feed(body)
         if data
     ]
-    return TimedEvents(*zip(*rows, strict=True)) if rows else NO_EVENTS
+    if not rows:
+        return NO_EVENTS
+    arrived_ns, reads, data, types = zip(*rows, strict=True)
+    return TimedEvents(arrived_ns, reads, data, types)

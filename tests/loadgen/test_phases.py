@@ -61,7 +61,7 @@ def test_only_the_measured_population_counts() -> None:
     recording = play(schedule, engine_of(continuous(4), LinearCost()))
     summary = summarise(recording, parse_slo("ttft<=1s"))
     begin, end = int(schedule.due_ns[99]), int(schedule.due_ns[499])
-    assert summary["phases"] == {"fill": 100, "measure": 400, "cooldown": 50}
+    assert summary["requests_by_phase"] == {"fill": 100, "measure": 400, "cooldown": 50}
     assert summary["window_ns"] == [begin, end]
     assert summary["requests"]["scheduled"] == summary["ttft_ms"]["n"] == 400
     assert summary["rates"]["realised_rps"] == pytest.approx(399e9 / (end - int(schedule.due_ns[100])))

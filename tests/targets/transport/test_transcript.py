@@ -1,12 +1,17 @@
 """What the events of a reply add up to."""
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from results.columns import NULL
 from results.status import Status
 from targets.api import BodyOptions, Delta, Usage
+from targets.apis.openai_chat import OpenAiChat
 from targets.target import PlannedRequest, Reply
 from targets.transport.transcript import Transcript
 from targets.wire.events import TimedEvents
@@ -117,3 +122,42 @@ def test_a_whole_reply_has_one_time() -> None:
     transcript.close()
     assert (reply.event_t_ns.tolist(), reply.content_reads, reply.text) == ([55, 55], 1, "ab")
     assert (reply.finish_reason, reply.told_output_tokens, reply.reply_id) == ("stop", 2, "i")
+
+
+PIECES = st.one_of(
+    st.text(max_size=4),
+    st.sampled_from(['"', "\\", 'a","b', "\n", "é", ""]),
+)
+KINDS = st.sampled_from(["plain"] * 12 + ["role", "finish", "usage", "other", "reasoning", "ids", "[DONE]"])
+
+
+def chunk_of(kind: str, text: str) -> bytes:
+    """One event of a chat completion."""
+    bears = {"role": {"role": "assistant"}, "reasoning": {"reasoning": text}, "finish": {}}
+    delta = bears.get(kind, {"content": text})
+    choice: dict[str, object] = {"index": 0, "delta": delta}
+    choice["finish_reason"] = "length" if kind == "finish" else None
+    if kind == "ids":
+        choice["token_ids"] = [1, 2]
+    usage = {"completion_tokens": 9} if kind == "usage" else None
+    name = "another" if kind == "other" else "x"
+    return b"[DONE]" if kind == "[DONE]" else orjson.dumps({"id": name, "choices": [choice], "usage": usage})
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.lists(st.tuples(KINDS, PIECES), min_size=1, max_size=30), max_size=4))
+def test_events_read_together_are_those_read_one_by_one(slices: list[list[tuple[str, str]]]) -> None:
+    """Whatever the texts hold, reading runs of plain events at once adds up to the same reply."""
+    found = []
+    for together in (True, False):
+        transcript, at = Transcript(Reply(0, Status.OK), OpenAiChat()), 0
+        if not together:
+            transcript._plain_run = None
+        for events in slices:
+            data = [chunk_of(*one) for one in events]
+            moments = list(range(at, at + len(data)))
+            transcript.read(TimedEvents(moments, range(at, at + len(data)), data, repeat("message"), True))
+            at += len(data)
+        transcript.close()
+        found.append((transcript.reply, transcript.marked_end))
+    assert found[0] == found[1]
