@@ -56,8 +56,6 @@ class Exchange:
         self._head = HeadReader()
         self._body: Body | None = None
         self._reading: Reading | None = None
-        self._kept: list[tuple[int, bytes]] = []
-        """Reads that the connection has put here unseen."""
         self._last_read_ns = 0
 
     # what the connection tells
@@ -72,52 +70,27 @@ class Exchange:
         self.reply.uploaded_ns = t_ns
 
     def received(self, t_ns: int, data: bytes) -> bool:
-        """A read that has to be looked at: unframes and keeps it. True: the exchange is over."""
-        if self._kept:
-            self.catch_up()
-            if self.over:
-                return True
+        """Runs for every read: unframes, keeps, and looks no further."""
         self._last_read_ns = t_ns
         body, reading, reply = self._body, self._reading, self.reply
         if body is None or reading is None:
             return self._begin(t_ns, data)
         if not reply.reply_bytes:
             reply.first_byte_ns = t_ns
-        reply.reply_bytes += len(data)
+        size_bytes = len(data)
+        reply.reply_bytes += size_bytes
+        if body.between_chunks:  # spelled out for a read that is one whole chunk, as nearly all are
+            end = data.find(b"\r\n")
+            if PLAIN_SIZES.get(data[:end]) == size_bytes - end - 4 and data.endswith(b"\r\n"):
+                if reading.add(t_ns, data[end + 2 : -2]) >= READ_LATER_BYTES:
+                    self._read_or_queue()
+                return self.over
         piece = body.feed(data)
         if piece and reading.add(t_ns, piece) >= READ_LATER_BYTES:
             self._read_or_queue()
         if body.ended:
             self._finish(t_ns)
-        elif self.connection is not None and body.between_chunks and reading.streams:
-            self.connection.kept = self._kept
         return self.over
-
-    def catch_up(self) -> None:
-        """The reads that the connection kept for us, in their order; nearly all are one whole chunk each."""
-        kept, body, reading, connection = self._kept[:], self._body, self._reading, self.connection
-        self._kept.clear()
-        if not kept or body is None or reading is None:
-            return
-        for at, (t_ns, data) in enumerate(kept):
-            size_bytes = len(data)
-            end = data.find(b"\r\n")
-            if not body.between_chunks or PLAIN_SIZES.get(data[:end]) != size_bytes - end - 4:
-                self._look_at(kept[at:])
-                break
-            self.reply.reply_bytes += size_bytes
-            reading.add(t_ns, data[end + 2 : -2])
-        self._last_read_ns = kept[-1][0]
-        if self.over and connection is not None:
-            connection.abandon()
-        elif not self.over and reading.pending_bytes >= READ_LATER_BYTES:
-            self._read_or_queue()
-
-    def _look_at(self, reads: Sequence[tuple[int, bytes]]) -> None:
-        """One by one: what does not come in whole chunks."""
-        for t_ns, data in reads:
-            if self.received(t_ns, data):
-                return
 
     def lost(self, t_ns: int, error: Exception | None) -> None:
         """The connection is gone: an end, a failure, or a kept connection that had been closed before we wrote."""
@@ -157,7 +130,6 @@ class Exchange:
 
     def stop(self, status: Status) -> None:
         """End it from here; what had arrived is kept."""
-        self.catch_up()
         if self.over:
             return
         self._ending.forced = status
@@ -175,7 +147,6 @@ class Exchange:
 
     def stop_without_token(self) -> None:
         """The limit for the first token has passed."""
-        self.catch_up()
         if self.over or (self._reading is not None and not self._reading.streams):
             return
         self.read_some(ALL_READS)
@@ -184,7 +155,6 @@ class Exchange:
 
     def look_after(self, now_ns: int) -> None:
         """Now and then: read what a silent stream has sent, and end one whose server forgets to."""
-        self.catch_up()
         silent_ns = now_ns - self._last_read_ns
         if self.over or self._reading is None or silent_ns < SILENT_NS:
             return

@@ -6,11 +6,6 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Protocol, cast
 
-MIDDLE = b"\n\n\r\n"
-"""The end of an event and of its chunk: no chunked body ends so."""
-MOST_KEPT_BYTES, MOST_KEPT_READS = 3_072, 16
-"""Of one such read, and how many: 48 KiB together."""
-
 
 class Exchange(Protocol):
     """One request and its reply, as a connection sees it."""
@@ -31,16 +26,13 @@ class Exchange(Protocol):
     def lost(self, t_ns: int, error: Exception | None) -> None:
         """The connection has ended; None: cleanly, by the server."""
 
-    def catch_up(self) -> None:
-        """Look at the reads that the connection has kept."""
-
 
 class Connection(asyncio.Protocol):
     """Serves one exchange at a time. On a plain socket it writes to the socket itself, so that `sent` is the truth."""
 
     __slots__ = (
         "_exchange", "_on_free", "_on_lost", "_plain", "_transport", "_uploading", "connect_ns", "idle_limit_ns",
-        "idle_since_ns", "kept", "served_requests", "session", "tls_ns",
+        "idle_since_ns", "served_requests", "session", "tls_ns",
     )  # fmt: skip
 
     def __init__(
@@ -54,8 +46,6 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._uploading = False
         self._transport: asyncio.Transport | None = None
-        self.kept: list[tuple[int, bytes]] | None = None
-        """Where reads go that cannot be a body's end, until the exchange looks at them; None: it looks at each."""
         self.connect_ns = 0
         self.tls_ns: int | None = None
         self.idle_since_ns = 0
@@ -78,12 +68,7 @@ class Connection(asyncio.Protocol):
         """Stamp first, then look."""
         t_ns = perf_counter_ns()
         exchange = self._exchange
-        kept = self.kept
-        if kept is not None and data.endswith(MIDDLE) and len(data) <= MOST_KEPT_BYTES:
-            kept.append((t_ns, data))
-            if len(kept) >= MOST_KEPT_READS and exchange is not None:
-                exchange.catch_up()
-        elif exchange is None:
+        if exchange is None:
             self.close()
         elif exchange.received(t_ns, data):
             self._served(exchange, t_ns)
@@ -132,7 +117,7 @@ class Connection(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Leave the exchange under way and close at once."""
-        self._exchange = self.kept = None
+        self._exchange = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -142,7 +127,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _served(self, exchange: Exchange, t_ns: int) -> None:
-        self._exchange = self.kept = None
+        self._exchange = None
         self.served_requests += 1
         self.idle_since_ns = t_ns
         if exchange.reusable and not self._uploading and self.is_open:
@@ -153,6 +138,4 @@ class Connection(asyncio.Protocol):
     def _lose(self, t_ns: int, error: Exception | None) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.catch_up()
             exchange.lost(t_ns, error)
-        self.kept = None
