@@ -31,6 +31,7 @@ from results.recording import Recording, RecordingPart, merge
 from results.schedule import Schedule
 from results.status import Status
 from targets.target import PlannedRequest, Reply, Target
+from targets.transport.messages import one_line
 
 LEAD_NS = 20_000_000
 """From the decision to start to time 0."""
@@ -167,7 +168,7 @@ class _Play:
         try:
             reply = await self._target.send(self._planned[request_id])
         except Exception as error:  # a target of somebody else that breaks its promise
-            reply = Reply(request_id, Status.ENGINE_ERROR, error=f"{type(error).__name__}: {error}")
+            reply = Reply(request_id, Status.ENGINE_ERROR, error=one_line(f"{type(error).__name__}: {error}"))
         if reply.end_ns == NULL:
             reply.end_ns = time.perf_counter_ns()
         self._end(reply, due_ns, dispatched_ns)

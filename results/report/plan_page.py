@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from results.report.roofline_page import STYLE, html_table
+from results.report.figure_page import figure_page
 
 NOTE = (
     "Each point is a fleet that was played in modelled time. Up: the quantile of each request's worst value / limit "
@@ -33,17 +33,7 @@ def plan_page(
     answer: str, fleets: Sequence[Fleet], table: Sequence[Sequence[str]], conditions: Mapping[str, Any]
 ) -> str:
     """The document. `table`: a row of headings, then rows of text."""
-    import plotly.io
-
-    plot = plotly.io.to_html(
-        _figure(fleets), include_plotlyjs=True, full_html=False, div_id="plan", config={"displaylogo": False}
-    )
-    facts = "".join(f"<dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd>" for name, value in conditions.items())
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(answer)}</title>'
-        f"<style>{STYLE}</style></head><body><h1>{escape(answer)}</h1><p>{escape(NOTE)}</p>{plot}"
-        f"{html_table(table)}<h2>Conditions</h2><dl>{facts}</dl></body></html>\n"
-    )
+    return figure_page(answer, NOTE, _figure(fleets), "plan", table, conditions)
 
 
 def _figure(fleets: Sequence[Fleet]) -> Any:

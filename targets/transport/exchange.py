@@ -14,7 +14,6 @@ from targets.transport.protocol import Connection
 from targets.transport.reading import Reading, reading_of
 from targets.transport.transcript import Transcript
 from targets.wire.body import Body, body_of
-from targets.wire.chunked import PLAIN_SIZES
 from targets.wire.head import Head, HeadReader
 
 READ_LATER_BYTES = 16_384
@@ -77,14 +76,7 @@ class Exchange:
             return self._begin(t_ns, data)
         if not reply.reply_bytes:
             reply.first_byte_ns = t_ns
-        size_bytes = len(data)
-        reply.reply_bytes += size_bytes
-        if body.between_chunks:  # spelled out for a read that is one whole chunk, as nearly all are
-            end = data.find(b"\r\n")
-            if PLAIN_SIZES.get(data[:end]) == size_bytes - end - 4 and data.endswith(b"\r\n"):
-                if reading.add(t_ns, data[end + 2 : -2]) >= READ_LATER_BYTES:
-                    self._read_or_queue()
-                return self.over
+        reply.reply_bytes += len(data)
         piece = body.feed(data)
         if piece and reading.add(t_ns, piece) >= READ_LATER_BYTES:
             self._read_or_queue()

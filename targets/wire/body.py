@@ -15,8 +15,6 @@ class Body(Protocol):
     """Complete, or faulty."""
     fault: str | None
     surplus: bool
-    between_chunks: bool
-    """The next byte begins the size of a chunk; never where there are none."""
     may_end_with_connection: bool
     """Whether the end of the connection is the body's end."""
 
@@ -30,7 +28,7 @@ class CountedBody:
 
     __slots__ = ("_left_bytes", "ended", "fault", "surplus")
 
-    may_end_with_connection = between_chunks = False
+    may_end_with_connection = False
 
     def __init__(self, length_bytes: int) -> None:
         """0: there is none."""
@@ -54,7 +52,7 @@ class UnendedBody:
 
     __slots__ = ("ended", "fault", "surplus")
 
-    may_end_with_connection, between_chunks = True, False
+    may_end_with_connection = True
 
     def __init__(self) -> None:
         """Its end is not known."""

@@ -7,7 +7,7 @@ MOST_TRAILER_BYTES = 65_536
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]+|[ \t]*;[^\r\n]*)?\r?")
-PLAIN_SIZES = {form % size: size for size in range(1, 2_049) for form in (b"%x", b"%X")}
+_PLAIN_SIZES = {form % size: size for size in range(1, 2_049) for form in (b"%x", b"%X")}
 """Size lines as nearly all of them are, so that one look-up both checks and reads them."""
 _SIZE, _DATA, _DATA_END, _TRAILERS, _OVER = range(5)
 
@@ -15,7 +15,7 @@ _SIZE, _DATA, _DATA_END, _TRAILERS, _OVER = range(5)
 class ChunkedBody:
     """A body in chunks: bytes of the wire in, bytes of the body out. What stood before a fault is never lost."""
 
-    __slots__ = ("_kept", "_left_bytes", "_state", "_trailer_bytes", "between_chunks", "ended", "fault", "surplus")
+    __slots__ = ("_kept", "_left_bytes", "_state", "_trailer_bytes", "ended", "fault", "surplus")
 
     may_end_with_connection = False
 
@@ -27,8 +27,6 @@ class ChunkedBody:
         """Why the rest is no chunked body."""
         self.surplus = False
         """Bytes came after the end."""
-        self.between_chunks = True
-        """The next byte begins the size of a chunk."""
         self._state = _SIZE
         self._kept = b""
         self._left_bytes = 0
@@ -36,13 +34,11 @@ class ChunkedBody:
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; those of the body among them."""
-        if self.between_chunks:
+        if self._state == _SIZE and not self._kept:
             end = data.find(b"\r\n")
-            if PLAIN_SIZES.get(data[:end]) == len(data) - end - 4 and data.endswith(b"\r\n"):
+            if _PLAIN_SIZES.get(data[:end]) == len(data) - end - 4 and data.endswith(b"\r\n"):
                 return data[end + 2 : -2]
-        piece = self._walk(data)
-        self.between_chunks = self._state == _SIZE and not self._kept and not self.fault
-        return piece
+        return self._walk(data)
 
     def _walk(self, data: bytes) -> bytes:
         data = self._kept + data
