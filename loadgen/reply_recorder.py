@@ -5,24 +5,30 @@ goes on: a few thousand rows take milliseconds, and no request is to wait for th
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from results.columns import NULL, Int64
-from results.recording import PART_TABLES, TEXT_COLUMNS, RecordingPart, empty_part
-from results.remote import REMOTE_COLUMNS, REMOTE_TEXT_COLUMNS
+from results.recording import PART_TABLES, RecordingPart, empty_part
 from targets.target import Reply
 
 COUNTS = (
-    "connect_ns", "tls_ns", "connection_reused", "resends", "http_status", "told_output_tokens", "told_prompt_tokens",
-    "cached_tokens", "told_reasoning_tokens", "content_reads", "reasoning_events", "reply_bytes",
+    "request_id", "status", "connect_ns", "tls_ns", "connection_reused", "resends", "http_status",
+    "told_output_tokens", "told_prompt_tokens", "cached_tokens", "told_reasoning_tokens", "content_reads",
+    "reasoning_events", "reply_bytes",
 )  # fmt: skip
 """Columns that a Reply has under the same name, and that are no moments."""
-MOMENTS = ("connected_ns", "uploaded_ns", "header_ns", "first_byte_ns", "answer_ns")
-"""Columns that a Reply has under the same name, on its own time axis."""
+MOMENTS = {"handed_ns": "sent_ns"} | {
+    name: name for name in ("end_ns", "connected_ns", "uploaded_ns", "header_ns", "first_byte_ns", "answer_ns")
+}
+"""Column -> its name in a Reply, where it is on the target's time axis."""
+ONE = array("q", [1])
+TEXTS = ("finish_reason", "error", "reply_id", "content_encoding")
 CountTokens = Callable[[str], int]
 
 
@@ -39,42 +45,32 @@ class Kept:
     flight_request_ns: int
 
     def part(self) -> RecordingPart:
-        """As columns."""
+        """As columns. One after another, and each in a few short calls: the driver's thread gets its turn between."""
         tables = dict(empty_part().tables)
-        rows = [self._row(*one) for one in self.replies]
-        names = (*PART_TABLES["requests"], *REMOTE_COLUMNS, *REMOTE_TEXT_COLUMNS)
-        tables["requests"] = {name: _column(name, [row[name] for row in rows]) for name in names}
+        tables["requests"] = self._requests()
         replies = [reply for reply, _, _ in self.replies]
         lengths = [len(reply.event_t_ns) for reply in replies]
         tables["tokens"] = {
-            "request_id": _ints(np.repeat(_ints([reply.request_id for reply in replies]), lengths)),
-            "t_ns": _joined([np.array(reply.event_t_ns, dtype=np.int64) for reply in replies]) - self.origin_ns,
-            "tokens": _joined([_tokens(reply) for reply in replies]),
+            "request_id": np.repeat(_ints([reply.request_id for reply in replies]), lengths),
+            "t_ns": _joined(reply.event_t_ns for reply in replies) - self.origin_ns,
+            "tokens": _tokens(replies, lengths),
         }
         tables["host"] = {name: _ints([sample[name] for sample in self.host]) for name in PART_TABLES["host"]}
         tables["flight"] = {"until_ns": _ints([self.until_ns]), "request_ns": _ints([self.flight_request_ns])}
         return RecordingPart(tables)
 
-    def _row(self, reply: Reply, due_ns: int, dispatched_ns: int) -> dict[str, Any]:
-        return {
-            "request_id": reply.request_id,
-            "due_ns": due_ns,
-            "handed_ns": self._moment(reply.sent_ns),
-            "end_ns": self._moment(reply.end_ns),
-            "status": int(reply.status),
-            "finish_reason": reply.finish_reason,
-            "error": reply.error,
-            "dispatched_ns": dispatched_ns,
-            "counted_tokens": self._counted(reply),
-            "reply_id": reply.reply_id,
-            "content_encoding": reply.content_encoding,
-            "output_sha256": hashlib.sha256(reply.text.encode()).hexdigest() if reply.text else None,
-            **{name: getattr(reply, name) for name in COUNTS},
-            **{name: self._moment(getattr(reply, name)) for name in MOMENTS},
-        }
-
-    def _moment(self, t_ns: int) -> int:
-        return NULL if t_ns == NULL else t_ns - self.origin_ns
+    def _requests(self) -> dict[str, Any]:
+        replies = [reply for reply, _, _ in self.replies]
+        columns: dict[str, Any] = {name: _ints([*map(attrgetter(name), replies)]) for name in COUNTS}
+        for column, name in MOMENTS.items():
+            t_ns = _ints([*map(attrgetter(name), replies)])
+            columns[column] = np.where(t_ns == NULL, NULL, t_ns - self.origin_ns)
+        columns["due_ns"] = _ints([due_ns for _, due_ns, _ in self.replies])
+        columns["dispatched_ns"] = _ints([dispatched_ns for _, _, dispatched_ns in self.replies])
+        columns["counted_tokens"] = _ints([self._counted(reply) for reply in replies])
+        columns |= {name: _texts(map(attrgetter(name), replies)) for name in TEXTS}
+        columns["output_sha256"] = _texts(_sha256(reply.text) for reply in replies)
+        return columns
 
     def _counted(self, reply: Reply) -> int:
         """Also where usage is told: the two counts are compared."""
@@ -109,20 +105,24 @@ class ReplyRecorder:
         return kept
 
 
-def _tokens(reply: Reply) -> Int64:
-    told = reply.event_tokens
-    return np.ones(len(reply.event_t_ns), np.int64) if told is None else np.array(told, np.int64)
+def _tokens(replies: Sequence[Reply], lengths: Sequence[int]) -> Int64:
+    if all(reply.event_tokens is None for reply in replies):
+        return np.ones(sum(lengths), dtype=np.int64)
+    told = [reply.event_tokens for reply in replies]
+    return _joined(ONE * n if one is None else one for one, n in zip(told, lengths, strict=True))
 
 
-def _column(name: str, values: list[Any]) -> Any:
-    if name in TEXT_COLUMNS or name in REMOTE_TEXT_COLUMNS:
-        return np.array(values, dtype=object)
-    return _ints(values)
+def _sha256(text: str) -> str | None:
+    return hashlib.sha256(text.encode()).hexdigest() if text else None
+
+
+def _texts(texts: Iterable[str | None]) -> Any:
+    return np.array([*texts], dtype=object)
 
 
 def _ints(values: Sequence[int] | Int64) -> Int64:
     return np.asarray(values, dtype=np.int64)
 
 
-def _joined(arrays: list[Int64]) -> Int64:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+def _joined(arrays: "Iterable[array[int]]") -> Int64:
+    return np.frombuffer(b"".join(arrays), dtype=np.int64)

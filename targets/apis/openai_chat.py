@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from targets.api import JSON, SSE, BodyOptions, Delta
+from targets.api import JSON, SSE, BodyOptions, Delta, PlainRun
 from targets.apis.asking import pins, text_prompt, with_extra, with_seed
 from targets.apis.openai_reading import UNNAMED, read_any, read_data, read_named
+from targets.apis.plain_runs import plain_run
 from targets.apis.reading import read_object
-from targets.apis.repeated import Repeated
 from targets.target import PlannedRequest
 
 
@@ -18,11 +18,6 @@ class OpenAiChat:
     framing = SSE
     models_path: str | None = "/v1/models"
 
-    def __init__(self) -> None:
-        """Learns how a server's events look."""
-        repeated = Repeated(b'"content":"', read_data)
-        self._read, self.plain_run = repeated.read, repeated.plain_run
-
     def body(self, request: PlannedRequest, options: BodyOptions) -> Mapping[str, JSON]:
         """ValueError when token ids are asked for."""
         prompt = text_prompt(request, options, self.name)
@@ -30,7 +25,11 @@ class OpenAiChat:
 
     def event(self, data: bytes, event_type: str) -> Delta | None:
         """One event of a stream; None: `[DONE]`."""
-        return self._read(data) if event_type in UNNAMED else read_named(data, event_type)
+        return read_data(data) if event_type in UNNAMED else read_named(data, event_type)
+
+    def plain_run(self, data: Sequence[bytes]) -> PlainRun | None:
+        """Events that differ in their texts alone."""
+        return plain_run(data, b'"content":"', read_data)
 
     def whole(self, body: bytes) -> Sequence[Delta]:
         """A reply that was not streamed: one object in place of all."""

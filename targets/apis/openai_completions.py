@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from targets.api import JSON, SSE, BodyOptions, Delta
+from targets.api import JSON, SSE, BodyOptions, Delta, PlainRun
 from targets.apis.asking import any_prompt
 from targets.apis.openai_chat import generation_body
 from targets.apis.openai_reading import UNNAMED, read_any, read_data, read_named
+from targets.apis.plain_runs import plain_run
 from targets.apis.reading import read_object
-from targets.apis.repeated import Repeated
 from targets.target import PlannedRequest
 
 
@@ -19,18 +19,17 @@ class OpenAiCompletions:
     framing = SSE
     models_path: str | None = "/v1/models"
 
-    def __init__(self) -> None:
-        """Learns how a server's events look."""
-        repeated = Repeated(b'"text":"', read_data)
-        self._read, self.plain_run = repeated.read, repeated.plain_run
-
     def body(self, request: PlannedRequest, options: BodyOptions) -> Mapping[str, JSON]:
         """ValueError when token ids are asked for and the request has none."""
         return generation_body({"prompt": any_prompt(request, options)}, request, options)
 
     def event(self, data: bytes, event_type: str) -> Delta | None:
         """One event of a stream; None: `[DONE]`."""
-        return self._read(data) if event_type in UNNAMED else read_named(data, event_type)
+        return read_data(data) if event_type in UNNAMED else read_named(data, event_type)
+
+    def plain_run(self, data: Sequence[bytes]) -> PlainRun | None:
+        """Events that differ in their texts alone."""
+        return plain_run(data, b'"text":"', read_data)
 
     def whole(self, body: bytes) -> Sequence[Delta]:
         """A reply that was not streamed: one object in place of all."""

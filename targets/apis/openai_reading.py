@@ -27,8 +27,7 @@ NO_CHOICE: Object = {}
 PLAIN_CHUNK = frozenset(
     ("id", "object", "created", "model", "system_fingerprint", "choices", "usage", "prompt_token_ids", "prompt_text")
 )
-SAYS_MORE = ("finish_reason", "logprobs", "token_ids")
-PLAIN_CHOICE = frozenset(("index", "delta", "stop_reason", *SAYS_MORE))
+PLAIN_CHOICE = frozenset(("index", "delta", "stop_reason", "finish_reason", "logprobs", "token_ids"))
 PLAIN_DELTA = frozenset(("role", "content"))
 
 
@@ -53,7 +52,9 @@ def read_plain(chunk: Object) -> Delta | None:
         delta.keys() <= PLAIN_DELTA and choice.keys() <= PLAIN_CHOICE and chunk.keys() <= PLAIN_CHUNK
     ):
         return None
-    if choice.get("index") or any(choice.get(name) is not None for name in SAYS_MORE) or chunk.get("usage") is not None:
+    if choice.get("index") or choice.get("finish_reason") is not None or chunk.get("usage") is not None:
+        return None
+    if choice.get("logprobs") is not None or choice.get("token_ids") is not None:
         return None
     content, reply_id = delta.get("content"), chunk.get("id")
     return Delta(content, reply_id=word_of(reply_id)) if type(content) is str else None

@@ -47,26 +47,31 @@ class Transcript:
 
     def read(self, events: TimedEvents) -> None:
         """The next events. ValueError when one is not what the API sends; those before it are kept."""
-        if events.one_each and self._plain_run is not None and self.reply.event_tokens is None:
+        if events.plain and self._plain_run is not None and self.reply.event_tokens is None:
             times_ns, read_ids = cast("Sequence[int]", events.t_ns), cast("Sequence[int]", events.read_ids)
-            self._read_runs(times_ns, read_ids, list(events.data))
+            self._read_runs(times_ns, read_ids, cast("Sequence[bytes]", events.data))
         else:
             self._take(events.t_ns, events.read_ids, map(self._api.event, events.data, events.types))
 
-    def _read_runs(self, t_ns: Sequence[int], read_ids: Sequence[int], data: list[bytes]) -> None:
+    def _read_runs(self, t_ns: Sequence[int], read_ids: Sequence[int], data: Sequence[bytes]) -> None:
         """What the API can read together is kept together; the rest one by one."""
         run = self._plain_run(data) if self._plain_run is not None else None
-        first = len(data) if run is None else run.first + int(self._watches_tokens)  # the answer's first is looked at
-        self._take_from(t_ns, read_ids, data, slice(first))
         if run is None:
+            self._read_each(t_ns, read_ids, data)
             return
-        if not self.marked_end and not self._watches_tokens and self.reply.event_tokens is None:
-            self._keep(run.texts[first - run.first :], t_ns[first : run.last], read_ids[first : run.last])
-            first = run.last
-        self._take_from(t_ns, read_ids, data, slice(first, None))
+        self._read_runs(t_ns[: run.first], read_ids[: run.first], data[: run.first])
+        first = run.first + int(self._watches_tokens)  # the answer's first is looked at
+        self._read_each(t_ns[run.first : first], read_ids[run.first : first], data[run.first : first])
+        if self._watches_tokens or self.marked_end or self.reply.event_tokens is not None:
+            self._read_each(t_ns[first:], read_ids[first:], data[first:])
+            return
+        last = run.last
+        self._keep(run.texts[first - run.first :], t_ns[first:last], read_ids[first:last])
+        self._read_runs(t_ns[last:], read_ids[last:], data[last:])
 
-    def _take_from(self, t_ns: Sequence[int], read_ids: Sequence[int], data: list[bytes], chosen: slice) -> None:
-        self._take(t_ns[chosen], read_ids[chosen], map(self._api.event, data[chosen], repeat(DEFAULT_TYPE)))
+    def _read_each(self, t_ns: Sequence[int], read_ids: Sequence[int], data: Sequence[bytes]) -> None:
+        if data:
+            self._take(t_ns, read_ids, map(self._api.event, data, repeat(DEFAULT_TYPE)))
 
     def read_whole(self, t_ns: int, body: bytes) -> None:
         """A reply that came as one document. ValueError when it is not what the API sends."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Protocol
 
 Event = tuple[bytes, str]
@@ -14,15 +14,18 @@ MOST_EVENT_BYTES = 16 << 20
 class EventDecoder(Protocol):
     """Turns a body, cut anywhere, into events."""
 
+    around_bytes: int
+    """What `whole_events` leaves out of each event."""
+
     def feed(self, body: bytes) -> Sequence[Event]:
         """The events that these bytes complete. ValueError when one is too long to be kept."""
         ...
 
-    def one_each(self, bodies: Sequence[bytes]) -> Sequence[bytes] | None:
-        """As `feed` of one after another, where each is exactly one event of the usual type with data: the data.
+    def whole_events(self, body: bytes) -> Sequence[bytes] | None:
+        """As `feed` of this, where it is plainly whole events of the usual type, each with data: the data.
 
-        None: they are not known to be, and nothing was taken. This is how nearly all streams come, and all of them
-        are checked in a few passes over the joined bytes.
+        None: it is not known to be, and nothing was taken. This is how nearly all streams come, and all of it is
+        checked in a few passes over many reads.
         """
         ...
 
@@ -41,10 +44,11 @@ class TimedEvents:
     """The number of that read."""
     data: Iterable[bytes]
     types: Iterable[str]
-    one_each: bool = False
-    """Each read held one event of the usual type: the columns are sequences."""
+    plain: bool = False
+    """Every event is of the usual type, and the other columns are sequences."""
 
 
+ALL_USUAL = repeat(DEFAULT_TYPE)
 NO_EVENTS = TimedEvents((), (), (), ())
 
 
@@ -55,10 +59,13 @@ def timed_events(
 
     Events without data bear nothing and are left out.
     """
-    plain = decoder.one_each(bodies)
+    plain = decoder.whole_events(b"".join(bodies))
     if plain is not None:
-        read_ids = range(first_read_id, first_read_id + len(plain))
-        return TimedEvents(times_ns, read_ids, plain, repeat(DEFAULT_TYPE), True)
+        reads = _ended_in([len(one) + decoder.around_bytes for one in plain], list(map(len, bodies)))
+        if reads is None:
+            return TimedEvents(times_ns, range(first_read_id, first_read_id + len(plain)), plain, ALL_USUAL, True)
+        arrived = [times_ns[read] for read in reads]
+        return TimedEvents(arrived, [first_read_id + read for read in reads], plain, ALL_USUAL, True)
     feed = decoder.feed
     rows = [
         (t_ns, read_id, data, event_type)
@@ -68,5 +75,19 @@ def timed_events(
     ]
     if not rows:
         return NO_EVENTS
-    arrived_ns, reads, data, types = zip(*rows, strict=True)
-    return TimedEvents(arrived_ns, reads, data, types)
+    arrived_ns, ids, data, types = zip(*rows, strict=True)
+    return TimedEvents(arrived_ns, ids, data, types)
+
+
+def _ended_in(sizes: Sequence[int], read_sizes: Sequence[int]) -> list[int] | None:
+    """Of events that follow on each other in reads that do: the read that completed each; None: each in its own."""
+    if sizes == read_sizes:
+        return None
+    reads: list[int] = []
+    read, read_end = 0, read_sizes[0]
+    for event_end in accumulate(sizes):
+        while read_end < event_end:
+            read += 1
+            read_end += read_sizes[read]
+        reads.append(read)
+    return reads

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 MOST_HEAD_BYTES = 65_536
 SWITCHING_PROTOCOLS = 101
 FIRST_FINAL_STATUS = 200
+KEPT_LINES = 64
 
 _END = re.compile(rb"\n\r?\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: .*)?")
@@ -88,11 +90,17 @@ def _fields(lines: list[bytes]) -> list[tuple[str, str]]:
             name, before = fields[-1]
             fields[-1] = (name, f"{before} {line.decode('latin-1').strip()}".strip())
             continue
-        raw_name, colon, value = line.partition(b":")
-        if not colon or not _NAME.fullmatch(raw_name):
-            raise ValueError(f"not a header line: {line[:40]!r}")
-        fields.append((raw_name.decode("ascii").lower(), value.decode("latin-1").strip()))
+        fields.append(_field(line))
     return fields
+
+
+@lru_cache(KEPT_LINES)
+def _field(line: bytes) -> tuple[str, str]:
+    """A server's replies have most of their lines in common."""
+    raw_name, colon, value = line.partition(b":")
+    if not colon or not _NAME.fullmatch(raw_name):
+        raise ValueError(f"not a header line: {line[:40]!r}")
+    return raw_name.decode("ascii").lower(), value.decode("latin-1").strip()
 
 
 def _could_begin(data: bytes) -> bool:

@@ -1,12 +1,12 @@
 """One JSON document a line. The documents themselves are the API's business."""
 
-from collections.abc import Sequence
-
 from targets.wire.events import DEFAULT_TYPE, MOST_EVENT_BYTES, Event
 
 
 class Lines:
     """Lines in, events out; empty lines are none, and the last one needs no line end."""
+
+    around_bytes = len(b"\n")
 
     __slots__ = ("_kept", "_kept_bytes")
 
@@ -29,18 +29,12 @@ class Lines:
                 raise ValueError(f"a line is longer than {MOST_EVENT_BYTES} bytes")
         return [(line, DEFAULT_TYPE) for line in map(bytes.strip, lines) if line]
 
-    def one_each(self, bodies: Sequence[bytes]) -> list[bytes] | None:
-        """Where each is one line with its end."""
-        if self._kept:
+    def whole_events(self, body: bytes) -> list[bytes] | None:
+        """Where it is nothing but lines with their ends, and no blanks around them."""
+        if self._kept or not body.endswith(b"\n"):
             return None
-        joined = b"".join(bodies)
-        if not joined.endswith(b"\n") or joined.count(b"\n") != len(bodies):
-            return None
-        lines = joined[:-1].split(b"\n")
-        if [len(line) + 1 for line in lines] != list(map(len, bodies)):
-            return None
-        lines = list(map(bytes.strip, lines))
-        return None if b"" in lines else lines
+        lines = body[:-1].split(b"\n")
+        return None if b"" in lines or list(map(bytes.strip, lines)) != lines else lines
 
     def finish(self) -> list[Event]:
         """The last line, where it has no end."""

@@ -3,8 +3,6 @@
 Data stays bytes: lines end in ASCII, so a character of UTF-8 is never cut by them.
 """
 
-from collections.abc import Sequence
-
 from targets.wire.events import DEFAULT_TYPE, MOST_EVENT_BYTES, Event
 
 _BOM = b"\xef\xbb\xbf"
@@ -15,6 +13,8 @@ _FIELD, _END = b"data: ", b"\n\n"
 
 class EventStream:
     """Lines in, events out. `id` and `retry` mean nothing here, and an event without its empty line is none."""
+
+    around_bytes = len(_FIELD) + len(_END)
 
     __slots__ = ("_at_start", "_between_events", "_data", "_kept", "_kept_bytes", "_skips_newline", "_type")
 
@@ -44,18 +44,14 @@ class EventStream:
             body = body.removeprefix(b"\n")
         return self._walk(body) if body else []
 
-    def one_each(self, bodies: Sequence[bytes]) -> list[bytes] | None:
-        """Where each is `data: `, one line of data and the empty line."""
+    def whole_events(self, body: bytes) -> list[bytes] | None:
+        """Where it is nothing but `data: `, one line of data and an empty line, again and again."""
         if not self._between_events and not (self._at_start and not self._kept):
             return None
-        joined = b"".join(bodies)
-        if not joined.startswith(_FIELD) or not joined.endswith(_END) or b"\r" in joined:
+        if not body.startswith(_FIELD) or not body.endswith(_END) or b"\r" in body:
             return None
-        data = joined[len(_FIELD) : -len(_END)].split(_END + _FIELD)
-        around = len(_FIELD) + len(_END)
-        if [len(one) + around for one in data] != list(map(len, bodies)) or joined.count(b"\n") != 2 * len(data):
-            return None
-        if b"" in data:
+        data = body[len(_FIELD) : -len(_END)].split(_END + _FIELD)
+        if body.count(b"\n") != 2 * len(data) or b"" in data:
             return None
         self._at_start, self._between_events = False, True
         return data

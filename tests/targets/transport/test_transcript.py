@@ -128,7 +128,7 @@ PIECES = st.one_of(
     st.text(max_size=4),
     st.sampled_from(['"', "\\", 'a","b', "\n", "é", ""]),
 )
-KINDS = st.sampled_from(["plain"] * 12 + ["role", "finish", "usage", "other", "reasoning", "ids", "[DONE]"])
+KINDS = st.sampled_from(["plain"] * 24 + ["role", "finish", "usage", "other", "reasoning", "ids", "[DONE]"])
 
 
 def chunk_of(kind: str, text: str) -> bytes:
@@ -145,7 +145,7 @@ def chunk_of(kind: str, text: str) -> bytes:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.lists(st.tuples(KINDS, PIECES), min_size=1, max_size=30), max_size=4))
+@given(st.lists(st.lists(st.tuples(KINDS, PIECES), min_size=1, max_size=60), max_size=4))
 def test_events_read_together_are_those_read_one_by_one(slices: list[list[tuple[str, str]]]) -> None:
     """Whatever the texts hold, reading runs of plain events at once adds up to the same reply."""
     found = []

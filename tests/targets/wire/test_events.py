@@ -51,3 +51,15 @@ def test_lines_are_timed_the_same_way() -> None:
     assert rows_of(Lines(), [(5, b'{"a"'), (6, b":1}\n"), (7, b"2\n")], 2) == [
         (6, 1, b'{"a":1}', "message"), (7, 2, b"2", "message"),
     ]  # fmt: skip
+
+
+PLAIN = b"".join(b"data: %d\n\n" % at for at in range(98, 104))
+
+
+@given(st.lists(st.integers(1, len(PLAIN)), max_size=12))
+def test_whole_events_have_the_time_of_the_read_that_completed_each(at: list[int]) -> None:
+    """Taken in one step, however their reads were cut, they are those taken one by one."""
+    places = sorted({0, len(PLAIN), *at})
+    reads = [(1_000 + end, PLAIN[begin:end]) for begin, end in itertools.pairwise(places)]
+    assert rows_of(EventStream(), reads, len(reads)) == rows_of(EventStream(), reads, 1)
+    assert len(rows_of(EventStream(), reads, len(reads))) == 6

@@ -22,16 +22,22 @@ def test_any_cut_gives_the_lines_of_the_whole(body: bytes, at: list[int]) -> Non
 
 
 @given(st.lists(st.lists(st.sampled_from([b"a\n", b"b\r\n", b"c", b"\n", b" \n", b"d\ne\n"]), min_size=1), max_size=4))
-def test_the_short_cut_for_one_line_each_gives_the_same(batches: list[list[bytes]]) -> None:
+def test_the_short_cut_for_whole_lines_gives_the_same(batches: list[list[bytes]]) -> None:
     """It takes all or nothing."""
     fast, slow = Lines(), Lines()
     for bodies in batches:
         expected = [event for body in bodies for event in slow.feed(body)]
-        plain = fast.one_each(bodies)
+        plain = fast.whole_events(b"".join(bodies))
         if plain is None:
             assert [event for body in bodies for event in fast.feed(body)] == expected
         else:
-            assert [(data, "message") for data in plain] == expected and len(plain) == len(bodies)
+            assert [(data, "message") for data in plain] == expected
+            assert sum(map(len, bodies)) == sum(len(data) + fast.around_bytes for data in plain)
+
+
+def test_the_short_cut_is_taken() -> None:
+    """Where lines have no blanks around them."""
+    assert Lines().whole_events(b"a\nb\n") == [b"a", b"b"]
 
 
 def test_a_line_without_an_end_is_bounded() -> None:
