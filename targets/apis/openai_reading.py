@@ -42,7 +42,7 @@ def read_any(chunk: Object) -> Delta:
 
 
 def read_plain(chunk: Object) -> Delta | None:
-    """The event that nearly all are, one choice with a content and nothing else to say; None: it is another."""
+    """The event that nearly all are: one choice with a content, perhaps its last; None: it is another."""
     choices = chunk.get("choices")
     if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
         return None
@@ -52,12 +52,12 @@ def read_plain(chunk: Object) -> Delta | None:
         delta.keys() <= PLAIN_DELTA and choice.keys() <= PLAIN_CHOICE and chunk.keys() <= PLAIN_CHUNK
     ):
         return None
-    if choice.get("index") or choice.get("finish_reason") is not None or chunk.get("usage") is not None:
+    if choice.get("index") or choice.get("logprobs") is not None or choice.get("token_ids") is not None:
         return None
-    if choice.get("logprobs") is not None or choice.get("token_ids") is not None:
+    content = delta.get("content")
+    if type(content) is not str or chunk.get("usage") is not None:
         return None
-    content, reply_id = delta.get("content"), chunk.get("id")
-    return Delta(content, reply_id=word_of(reply_id)) if type(content) is str else None
+    return Delta(content, finish_reason=finish_of(choice.get("finish_reason")), reply_id=word_of(chunk.get("id")))
 
 
 def read_whatever(chunk: Object) -> Delta:

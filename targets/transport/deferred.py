@@ -8,7 +8,7 @@ from typing import Protocol
 
 SLICE_NS = 250_000
 """After so long the loop gets its turn."""
-READS_AT_ONCE = 64
+READS_AT_ONCE = 128
 """Fewer make a slice shorter, and each read dearer."""
 
 

@@ -16,7 +16,7 @@ from targets.transport.transcript import Transcript
 from targets.wire.body import Body, body_of
 from targets.wire.head import Head, HeadReader
 
-READ_LATER_BYTES = 16_384
+READ_LATER_BYTES = 24_576
 """So much may lie unread before it is queued for reading."""
 MOST_PENDING_BYTES = 65_536
 """And so much before it is read at once."""
@@ -55,7 +55,13 @@ class Exchange:
         self._head = HeadReader()
         self._body: Body | None = None
         self._reading: Reading | None = None
+        self._times_ns: list[int] = []
+        self._reads: list[bytes] = []
+        """As they came, not looked at."""
+        self._unread_bytes = 0
+        """Of those."""
         self._last_read_ns = 0
+        """Of what was looked at."""
 
     # what the connection tells
 
@@ -69,19 +75,19 @@ class Exchange:
         self.reply.uploaded_ns = t_ns
 
     def received(self, t_ns: int, data: bytes) -> bool:
-        """Runs for every read: unframes, keeps, and looks no further."""
-        self._last_read_ns = t_ns
-        body, reading, reply = self._body, self._reading, self.reply
-        if body is None or reading is None:
+        """Runs for every read: keeps it, and looks at it only where it may be the last."""
+        body = self._body
+        if body is None:
             return self._begin(t_ns, data)
-        if not reply.reply_bytes:
-            reply.first_byte_ns = t_ns
-        reply.reply_bytes += len(data)
-        piece = body.feed(data)
-        if piece and reading.add(t_ns, piece) >= READ_LATER_BYTES:
+        self._times_ns.append(t_ns)
+        self._reads.append(data)
+        self._unread_bytes += len(data)
+        if not body.goes_on_after(data):
+            self._unframe()
+            if body.ended:
+                self._finish(self._last_read_ns)
+        elif self._unread_bytes >= READ_LATER_BYTES:
             self._read_or_queue()
-        if body.ended:
-            self._finish(t_ns)
         return self.over
 
     def lost(self, t_ns: int, error: Exception | None) -> None:
@@ -147,7 +153,7 @@ class Exchange:
 
     def look_after(self, now_ns: int) -> None:
         """Now and then: read what a silent stream has sent, and end one whose server forgets to."""
-        silent_ns = now_ns - self._last_read_ns
+        silent_ns = now_ns - (self._times_ns[-1] if self._times_ns else self._last_read_ns)
         if self.over or self._reading is None or silent_ns < SILENT_NS:
             return
         self._later(self)
@@ -164,6 +170,9 @@ class Exchange:
 
     def read_some(self, most: int) -> bool:
         """Of what is pending; True: there is more. At the end of an exchange that is over, its Reply is settled."""
+        self._unframe()
+        if self._body is not None and self._body.ended and not self.over:
+            self._end_here(self._last_read_ns)
         try:
             if self._reading is not None and self._reading.read_some(most):
                 return True
@@ -176,6 +185,7 @@ class Exchange:
         return False
 
     def _begin(self, t_ns: int, data: bytes) -> bool:
+        self._last_read_ns = t_ns
         try:
             data = self._head.feed(data)
             head = self._head.head
@@ -209,9 +219,25 @@ class Exchange:
             connection is not None and connection.idle_since_ns and not self._head.begun and not self.reply.resends
         )
 
+    def _unframe(self) -> None:
+        """What is kept goes on to the reading, to the body's end."""
+        body, reading, times_ns, reads = self._body, self._reading, self._times_ns, self._reads
+        if body is None or reading is None or not reads:
+            return
+        self._times_ns, self._reads, self._unread_bytes = [], [], 0
+        pieces = body.feed_all(reads)
+        self._last_read_ns = times_ns[len(pieces) - 1]
+        if not self.reply.reply_bytes:
+            self.reply.first_byte_ns = times_ns[0]
+        self.reply.reply_bytes += sum(map(len, reads))
+        self._ending.fault = self._ending.fault or body.fault
+        reading.add(times_ns[: len(pieces)], pieces)
+        if not self.over and reading.pending_bytes >= READ_LATER_BYTES:
+            self._later(self)
+
     def _read_or_queue(self) -> None:
         assert self._reading is not None
-        if self._reading.pending_bytes >= MOST_PENDING_BYTES:
+        if self._unread_bytes + self._reading.pending_bytes >= MOST_PENDING_BYTES:
             self.read_some(ALL_READS)
         else:
             self._later(self)
@@ -237,7 +263,6 @@ class Exchange:
         self.reply.end_ns = t_ns
         body, head = self._body, self._head.head
         if body is not None and head is not None:
-            self._ending.fault = self._ending.fault or body.fault
             self.reusable = head.keeps_alive and body.ended and not body.fault and not body.surplus
         self.connection = None
         for timer in self._timers:

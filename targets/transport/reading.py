@@ -1,6 +1,6 @@
 """What becomes of a body's bytes: a stream's are kept with their times and read in slices, others at their end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Protocol
 
@@ -29,8 +29,8 @@ class Reading(Protocol):
     pending_bytes: int
     """Kept, and could be looked at."""
 
-    def add(self, t_ns: int, piece: bytes) -> int:
-        """Keep them; the pending bytes now."""
+    def add(self, times_ns: Sequence[int], pieces: Sequence[bytes]) -> None:
+        """Keep what these reads held of the body, be it nothing."""
         ...
 
     def read_some(self, most: int) -> bool:
@@ -66,12 +66,14 @@ class StreamReading:
         """Of the oldest read that is kept."""
         self._last_ns = 0
 
-    def add(self, t_ns: int, piece: bytes) -> int:
-        """Two lists and a sum: this runs for every read."""
-        self._times_ns.append(t_ns)
-        self._pieces.append(piece)
-        pending_bytes = self.pending_bytes = self.pending_bytes + len(piece)
-        return pending_bytes
+    def add(self, times_ns: Sequence[int], pieces: Sequence[bytes]) -> None:
+        """Those with nothing of the body in them are none."""
+        if b"" in pieces:
+            times_ns = [t_ns for t_ns, piece in zip(times_ns, pieces, strict=True) if piece]
+            pieces = [piece for piece in pieces if piece]
+        self._times_ns += times_ns
+        self._pieces += pieces
+        self.pending_bytes += sum(map(len, pieces))
 
     def read_some(self, most: int) -> bool:
         """From the oldest on."""
@@ -115,13 +117,13 @@ class WholeReading:
         self._kept_bytes = 0
         self._last_ns = 0
 
-    def add(self, t_ns: int, piece: bytes) -> int:
+    def add(self, times_ns: Sequence[int], pieces: Sequence[bytes]) -> None:
         """Nothing can be looked at before the end."""
-        self._kept_bytes += len(piece)
-        if self._kept_bytes <= MOST_WHOLE_BYTES:
-            self._pieces.append(piece)
-        self._last_ns = t_ns
-        return 0
+        for t_ns, piece in zip(times_ns, pieces, strict=True):
+            self._kept_bytes += len(piece)
+            if self._kept_bytes <= MOST_WHOLE_BYTES:
+                self._pieces.append(piece)
+            self._last_ns = t_ns if piece else self._last_ns
 
     def read_some(self, most: int) -> bool:
         """There is nothing yet."""
@@ -150,11 +152,10 @@ class ErrorReading:
         self._kept = b""
         self.pending_bytes = 0
 
-    def add(self, t_ns: int, piece: bytes) -> int:
+    def add(self, times_ns: Sequence[int], pieces: Sequence[bytes]) -> None:
         """Up to the limit."""
         if len(self._kept) < MOST_ERROR_BYTES:
-            self._kept = (self._kept + piece)[:MOST_ERROR_BYTES]
-        return 0
+            self._kept = b"".join((self._kept, *pieces))[:MOST_ERROR_BYTES]
 
     def read_some(self, most: int) -> bool:
         """There is nothing yet."""

@@ -1,5 +1,6 @@
 """How long a reply's body is: in chunks, by its length, or to the end of the connection (RFC 9112, 6.3)."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from targets.wire.chunked import ChunkedBody
@@ -18,8 +19,12 @@ class Body(Protocol):
     may_end_with_connection: bool
     """Whether the end of the connection is the body's end."""
 
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes of the wire; those of the body among them."""
+    def goes_on_after(self, read: bytes) -> bool:
+        """Whether this read, next to be fed, is seen at a glance not to be the last; False: feed it to know."""
+        ...
+
+    def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
+        """Take the next reads, to the one that ends it; the bytes of the body in each of those."""
         ...
 
 
@@ -37,8 +42,20 @@ class CountedBody:
         self.fault: str | None = None
         self.surplus = False
 
-    def feed(self, data: bytes) -> bytes:
+    def goes_on_after(self, read: bytes) -> bool:
+        """It has to be counted."""
+        return False
+
+    def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Everything up to the length."""
+        pieces: list[bytes] = []
+        for read in reads:
+            if self.ended:
+                break
+            pieces.append(self._feed(read))
+        return pieces
+
+    def _feed(self, data: bytes) -> bytes:
         if len(data) > self._left_bytes:
             self.surplus = True
             data = data[: self._left_bytes]
@@ -60,9 +77,13 @@ class UnendedBody:
         self.fault: str | None = None
         self.surplus = False
 
-    def feed(self, data: bytes) -> bytes:
+    def goes_on_after(self, read: bytes) -> bool:
+        """Only the connection's end is its end."""
+        return True
+
+    def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Everything."""
-        return data
+        return list(reads)
 
 
 def body_of(head: Head) -> Body:

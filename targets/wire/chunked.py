@@ -1,6 +1,7 @@
 """The chunked transfer coding of HTTP/1.1 (RFC 9112, 7.1), cut anywhere."""
 
 import re
+from collections.abc import Sequence
 
 MOST_LINE_BYTES = 8_192
 MOST_TRAILER_BYTES = 65_536
@@ -9,6 +10,8 @@ _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]+|[ \t]*;[^\r\n]*)?\r?")
 _PLAIN_SIZES = {form % size: size for size in range(1, 2_049) for form in (b"%x", b"%X")}
 """Size lines as nearly all of them are, so that one look-up both checks and reads them."""
+_LINE_END = b"\r\n"
+_END = 2 * _LINE_END
 _SIZE, _DATA, _DATA_END, _TRAILERS, _OVER = range(5)
 
 
@@ -32,13 +35,23 @@ class ChunkedBody:
         self._left_bytes = 0
         self._trailer_bytes = 0
 
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; those of the body among them."""
-        if self._state == _SIZE and not self._kept:
-            end = data.find(b"\r\n")
-            if _PLAIN_SIZES.get(data[:end]) == len(data) - end - 4 and data.endswith(b"\r\n"):
-                return data[end + 2 : -2]
-        return self._walk(data)
+    def goes_on_after(self, read: bytes) -> bool:
+        """An end is two line ends, one after the other; of a short read not all of them are seen."""
+        return len(read) >= len(_END) and not read.endswith(_END)
+
+    def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
+        """Take the next reads, to the one that ends it; the bytes of the body in each of those."""
+        pieces: list[bytes] = []
+        for read in reads:
+            end = read.find(_LINE_END)
+            one_chunk = _PLAIN_SIZES.get(read[:end]) == len(read) - end - 4 and read.endswith(_LINE_END)
+            if one_chunk and self._state == _SIZE and not self._kept:
+                pieces.append(read[end + 2 : -2])
+                continue
+            pieces.append(self._walk(read))
+            if self.ended:
+                break
+        return pieces
 
     def _walk(self, data: bytes) -> bytes:
         data = self._kept + data
@@ -63,7 +76,7 @@ class ChunkedBody:
         return b"".join(pieces)
 
     def _pass_data_end(self, data: bytes, at: int) -> int:
-        if data.startswith(b"\r\n", at):
+        if data.startswith(_LINE_END, at):
             self._state = _SIZE
         elif data[at:] == b"\r":
             self._kept = b"\r"
@@ -72,7 +85,7 @@ class ChunkedBody:
         return at + 2
 
     def _pass_line(self, data: bytes, at: int) -> int:
-        end = data.find(b"\r\n", at)
+        end = data.find(_LINE_END, at)
         if end < 0:
             self._kept = data[at:]
             if self._state == _SIZE and not _SIZE_LINE_BEGUN.fullmatch(self._kept):

@@ -41,7 +41,7 @@ def fill(reads: int, read_later: bool) -> tuple[Exchange, list[int], list[int]]:
     return asyncio.run(play())
 
 
-EVENT_BYTES = len(event(text="x" * 100))
+EVENT_BYTES = len(chunk(event(text="x" * 100)))
 
 
 def test_a_stream_asks_to_be_read_when_enough_lies_unread() -> None:
@@ -96,9 +96,27 @@ def test_a_stream_that_does_not_end_is_given_up() -> None:
     one = event(text="x")
     reading = StreamReading(transcript, SSE, None, most_bytes=3 * len(one))
     for t_ns in range(3):
-        reading.add(t_ns, one)
+        reading.add([t_ns], [one])
         reading.read_some(64)
-    reading.add(3, one)
+    reading.add([3], [one])
     with pytest.raises(ValueError, match="does not end"):
         reading.read_some(64)
     assert transcript.reply.event_t_ns.tolist() == [0, 1, 2]
+
+
+def test_a_fault_that_is_found_later_has_the_time_of_its_read() -> None:
+    """What came before it is kept, what came after it is nothing."""
+
+    async def play() -> Reply:
+        exchange = Exchange(Reply(1, Status.OK), PlainApi(), True, (), lambda exchange: None)
+        exchange.received(1, STREAM_HEAD)
+        for t_ns, read in ((2, chunk(event(text="a"))), (3, b"zz\r\nno chunk"), (4, chunk(event(text="b")))):
+            assert not exchange.received(t_ns, read)
+        exchange.look_after(10**12)
+        while exchange.read_some(64):
+            pass
+        assert exchange.over and not exchange.reusable
+        return exchange.reply
+
+    reply = asyncio.run(play())
+    assert (reply.status, reply.event_t_ns.tolist(), reply.end_ns) == (Status.PROTOCOL_ERROR, [2], 3)

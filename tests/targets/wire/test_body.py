@@ -35,8 +35,8 @@ def test_lengths_that_are_none_are_refused(headers: dict[str, str]) -> None:
 def test_a_counted_body_ends_at_its_length() -> None:
     """What comes after it is surplus."""
     body = CountedBody(5)
-    assert body.feed(b"abc") == b"abc" and not body.ended
-    assert body.feed(b"defg") == b"de" and body.ended and body.surplus
+    assert body.feed_all([b"a", b"bc"]) == [b"a", b"bc"] and not body.ended
+    assert body.feed_all([b"defg", b"h"]) == [b"de"] and body.ended and body.surplus
 
 
 def test_only_a_body_without_a_length_ends_with_its_connection() -> None:

@@ -25,6 +25,11 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(places)]
 
 
+def fed(body: ChunkedBody, *reads: bytes) -> bytes:
+    """What these reads hold of the body."""
+    return b"".join(body.feed_all(reads))
+
+
 @given(PIECES, EXTENSIONS, TRAILERS, st.lists(st.integers(0, 10_000), max_size=40))
 def test_any_cut_gives_the_same_body_and_ends_with_the_last_byte(
     pieces: list[bytes], extension: bytes, trailers: list[bytes], at: list[int]
@@ -34,9 +39,35 @@ def test_any_cut_gives_the_same_body_and_ends_with_the_last_byte(
     got = b""
     for part in cut(chunked(pieces, extension, trailers), at):
         assert not body.ended
-        got += body.feed(part)
+        seen_to_go_on = body.goes_on_after(part)
+        got += fed(body, part)
+        assert not (seen_to_go_on and body.ended)
     assert got == b"".join(pieces)
     assert body.ended and body.fault is None and not body.surplus
+
+
+@given(PIECES, EXTENSIONS, TRAILERS, st.lists(st.integers(0, 10_000), max_size=40))
+def test_reads_fed_together_are_reads_fed_one_by_one(
+    pieces: list[bytes], extension: bytes, trailers: list[bytes], at: list[int]
+) -> None:
+    """One piece for each, empty where a read has nothing of the body."""
+    reads = cut(chunked(pieces, extension, trailers), at)
+    together, each = ChunkedBody(), ChunkedBody()
+    assert together.feed_all(reads) == [fed(each, one) for one in reads]
+    assert together.ended and each.ended
+
+
+def test_reads_after_the_one_that_ends_it_are_not_taken() -> None:
+    """There is a piece for each that was."""
+    for wire in (b"1\r\na\r\n0\r\n\r\n", b"1\r\naX"):
+        assert ChunkedBody().feed_all([wire, b"1\r\nb\r\n"]) == [b"a"]
+
+
+def test_most_reads_are_seen_to_go_on() -> None:
+    """Only what could be an end is looked at as it comes."""
+    assert ChunkedBody().goes_on_after(b"3\r\na\n\n\r\n")
+    assert not ChunkedBody().goes_on_after(b"0\r\n\r\n")
+    assert not ChunkedBody().goes_on_after(b"\r\n")
 
 
 @given(PIECES)
@@ -44,7 +75,7 @@ def test_byte_by_byte_is_a_cut_too(pieces: list[bytes]) -> None:
     """No byte needs its neighbour."""
     body = ChunkedBody()
     wire = chunked(pieces)
-    assert b"".join(body.feed(wire[at : at + 1]) for at in range(len(wire))) == b"".join(pieces)
+    assert fed(body, *(wire[at : at + 1] for at in range(len(wire)))) == b"".join(pieces)
     assert body.ended and body.fault is None
 
 
@@ -53,10 +84,10 @@ def test_one_chunk_a_read_takes_a_short_cut_to_the_same_result(piece: bytes, cap
     """However the size is written, and whatever the data looks like."""
     body = ChunkedBody()
     wire = (b"%X\r\n" if capital else b"%x\r\n") % len(piece) + piece + b"\r\n"
-    assert body.feed(wire) == piece
-    assert body.feed(wire) == piece
+    assert fed(body, wire) == piece
+    assert fed(body, wire) == piece
     assert not body.ended
-    assert body.feed(b"0\r\n\r\n") == b"" and body.ended
+    assert fed(body, b"0\r\n\r\n") == b"" and body.ended
 
 
 @pytest.mark.parametrize(
@@ -70,7 +101,7 @@ def test_what_is_no_chunk_is_a_fault_however_it_is_cut(wire: bytes) -> None:
     """Sizes are bare hexadecimal digits and lines end in CRLF; the good chunks before are kept."""
     for parts in ([b"2\r\nok\r\n" + wire], [b"2\r\nok\r\n", wire], [b"2\r\nok\r\n", *(bytes([one]) for one in wire)]):
         body = ChunkedBody()
-        got = b"".join(body.feed(part) for part in parts)
+        got = fed(body, *parts)
         assert got.startswith(b"ok")
         assert body.ended and body.fault is not None
 
@@ -78,7 +109,7 @@ def test_what_is_no_chunk_is_a_fault_however_it_is_cut(wire: bytes) -> None:
 def test_what_follows_the_end_is_surplus() -> None:
     """Not part of the body."""
     body = ChunkedBody()
-    assert body.feed(b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 200") == b"ok"
+    assert fed(body, b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 200") == b"ok"
     assert body.ended and body.surplus and body.fault is None
 
 
@@ -90,5 +121,5 @@ def test_what_follows_the_end_is_surplus() -> None:
 def test_lines_between_chunks_are_bounded(wire: bytes) -> None:
     """A server cannot fill memory with extensions or trailers."""
     body = ChunkedBody()
-    body.feed(wire)
+    fed(body, wire)
     assert body.fault is not None
