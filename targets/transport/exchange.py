@@ -54,6 +54,7 @@ class Exchange:
         self._later = later
         self._head = HeadReader()
         self._body: Body | None = None
+        self._last_bytes = b""
         self._reading: Reading | None = None
         self._times_ns: list[int] = []
         self._reads: list[bytes] = []
@@ -82,7 +83,7 @@ class Exchange:
         self._times_ns.append(t_ns)
         self._reads.append(data)
         self._unread_bytes += len(data)
-        if not body.goes_on_after(data):
+        if data.endswith(self._last_bytes) or len(data) < len(self._last_bytes):
             self._unframe()
             if body.ended:
                 self._finish(self._last_read_ns)
@@ -210,6 +211,7 @@ class Exchange:
         if self.connection is not None:
             self.connection.idle_limit_ns = idle_limit_ns(head)
         self._body = body_of(head)
+        self._last_bytes = self._body.last_bytes
         self._reading = reading_of(head, self._api, self._ending.streamed, self._transcript)
         self._ending.streamed = self._reading.streams
 

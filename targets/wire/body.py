@@ -16,12 +16,10 @@ class Body(Protocol):
     """Complete, or faulty."""
     fault: str | None
     surplus: bool
+    last_bytes: bytes
+    """What it ends in: a longer read that does not end so is not its last. Empty: any read may be."""
     may_end_with_connection: bool
     """Whether the end of the connection is the body's end."""
-
-    def goes_on_after(self, read: bytes) -> bool:
-        """Whether this read, next to be fed, is seen at a glance not to be the last; False: feed it to know."""
-        ...
 
     def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Take the next reads, to the one that ends it; the bytes of the body in each of those."""
@@ -33,6 +31,7 @@ class CountedBody:
 
     __slots__ = ("_left_bytes", "ended", "fault", "surplus")
 
+    last_bytes = b""
     may_end_with_connection = False
 
     def __init__(self, length_bytes: int) -> None:
@@ -41,10 +40,6 @@ class CountedBody:
         self.ended = not length_bytes
         self.fault: str | None = None
         self.surplus = False
-
-    def goes_on_after(self, read: bytes) -> bool:
-        """It has to be counted."""
-        return False
 
     def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Everything up to the length."""
@@ -69,6 +64,7 @@ class UnendedBody:
 
     __slots__ = ("ended", "fault", "surplus")
 
+    last_bytes = b""
     may_end_with_connection = True
 
     def __init__(self) -> None:
@@ -76,10 +72,6 @@ class UnendedBody:
         self.ended = False
         self.fault: str | None = None
         self.surplus = False
-
-    def goes_on_after(self, read: bytes) -> bool:
-        """Only the connection's end is its end."""
-        return True
 
     def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Everything."""

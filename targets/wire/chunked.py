@@ -11,7 +11,6 @@ _SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]+|[ \t]*;[^\r\n]*)?\r?
 _PLAIN_SIZES = {form % size: size for size in range(1, 2_049) for form in (b"%x", b"%X")}
 """Size lines as nearly all of them are, so that one look-up both checks and reads them."""
 _LINE_END = b"\r\n"
-_END = 2 * _LINE_END
 _SIZE, _DATA, _DATA_END, _TRAILERS, _OVER = range(5)
 
 
@@ -20,6 +19,7 @@ class ChunkedBody:
 
     __slots__ = ("_kept", "_left_bytes", "_state", "_trailer_bytes", "ended", "fault", "surplus")
 
+    last_bytes = 2 * _LINE_END
     may_end_with_connection = False
 
     def __init__(self) -> None:
@@ -34,10 +34,6 @@ class ChunkedBody:
         self._kept = b""
         self._left_bytes = 0
         self._trailer_bytes = 0
-
-    def goes_on_after(self, read: bytes) -> bool:
-        """An end is two line ends, one after the other; of a short read not all of them are seen."""
-        return len(read) >= len(_END) and not read.endswith(_END)
 
     def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Take the next reads, to the one that ends it; the bytes of the body in each of those."""
