@@ -28,11 +28,11 @@ def plain_run(data: Sequence[bytes], mark: bytes, read: Read) -> PlainRun | None
     """
     if len(data) < SHORTEST_RUN:
         return None
-    middle = next((at for at in range(len(data) // 2, len(data)) if ESCAPE not in data[at]), 0)
-    head, tail = _taken_apart(data[middle], mark)
+    at = next((at for at in range(len(data) // 2, len(data)) if ESCAPE not in data[at]), 0)
+    head, tail = _taken_apart(data[at], mark)
     if not head or not _is_plain(head, tail, read):
         return None
-    first, last = _around(middle, data, head, tail)
+    first, last = _around(at, data, head, tail)
     written = [one[len(head) : -len(tail)] for one in data[first:last]]
     texts = _strings(written) if len(written) >= SHORTEST_RUN and b"" not in written else None
     return None if texts is None else PlainRun(first, last, texts)
@@ -45,12 +45,12 @@ def _taken_apart(event: bytes, mark: bytes) -> tuple[bytes, bytes]:
     return (head + found, quote + tail) if quote else (b"", b"")
 
 
-def _around(middle: int, data: Sequence[bytes], head: bytes, tail: bytes) -> tuple[int, int]:
-    """Where the events that begin and end like the middle one begin and end."""
+def _around(at: int, data: Sequence[bytes], head: bytes, tail: bytes) -> tuple[int, int]:
+    """Where the events that begin and end like this one begin and end."""
     begin_alike = map(bytes.startswith, data, repeat(head))
     fits = bytes(map(and_, begin_alike, map(bytes.endswith, data, repeat(tail))))
-    last = fits.find(0, middle)
-    return fits.rfind(0, 0, middle) + 1, len(data) if last < 0 else last
+    last = fits.find(0, at)
+    return fits.rfind(0, 0, at) + 1, len(data) if last < 0 else last
 
 
 def _is_plain(head: bytes, tail: bytes, read: Read) -> bool:
