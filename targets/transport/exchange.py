@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
+from typing import Any
 
 from results.status import Status
 from targets.api import Api
@@ -16,10 +17,12 @@ from targets.transport.transcript import Transcript
 from targets.wire.body import Body, body_of
 from targets.wire.head import Head, HeadReader
 
-READ_LATER_BYTES = 24_576
-"""So much may lie unread before it is queued for reading."""
+MOST_KEPT, READ_LATER_BYTES = 240, 24_576
+"""So many times and reads, or so much where reads are long, may lie there before they are queued for being read."""
 MOST_PENDING_BYTES = 65_536
-"""And so much before it is read at once."""
+"""And so much before they are read at once."""
+SHORTEST_BYTES, SHORT_BYTES = 4, 512
+"""A shorter read may be an end that does not look like one; longer ones are added up as they come."""
 ALL_READS = 1 << 30
 _KEEP_ALIVE_TIMEOUT = re.compile(r"\btimeout\s*=\s*([0-9]{1,6})")
 PLAIN_REASONS = ("stop", "length")
@@ -56,11 +59,8 @@ class Exchange:
         self._body: Body | None = None
         self._last_bytes = b""
         self._reading: Reading | None = None
-        self._times_ns: list[int] = []
-        self._reads: list[bytes] = []
-        """As they came, not looked at."""
-        self._unread_bytes = 0
-        """Of those."""
+        self._kept: list[Any] = []
+        """Reads that were not looked at: in turn a time and the bytes, for one list is cheaper to add to than two."""
         self._last_read_ns = 0
         """Of what was looked at."""
 
@@ -77,19 +77,14 @@ class Exchange:
 
     def received(self, t_ns: int, data: bytes) -> bool:
         """Runs for every read: keeps it, and looks at it only where it may be the last."""
-        body = self._body
-        if body is None:
+        if self._body is None:
             return self._begin(t_ns, data)
-        self._times_ns.append(t_ns)
-        self._reads.append(data)
-        self._unread_bytes += len(data)
-        if data.endswith(self._last_bytes) or len(data) < len(self._last_bytes):
-            self._unframe()
-            if body.ended:
-                self._finish(self._last_read_ns)
-        elif self._unread_bytes >= READ_LATER_BYTES:
-            self._read_or_queue()
-        return self.over
+        kept = self._kept
+        kept.append(t_ns)
+        kept.append(data)
+        if SHORTEST_BYTES <= len(data) <= SHORT_BYTES and len(kept) < MOST_KEPT and not data.endswith(self._last_bytes):
+            return False
+        return self._look_at(data)
 
     def lost(self, t_ns: int, error: Exception | None) -> None:
         """The connection is gone: an end, a failure, or a kept connection that had been closed before we wrote."""
@@ -154,7 +149,7 @@ class Exchange:
 
     def look_after(self, now_ns: int) -> None:
         """Now and then: read what a silent stream has sent, and end one whose server forgets to."""
-        silent_ns = now_ns - (self._times_ns[-1] if self._times_ns else self._last_read_ns)
+        silent_ns = now_ns - (self._kept[-2] if self._kept else self._last_read_ns)
         if self.over or self._reading is None or silent_ns < SILENT_NS:
             return
         self._later(self)
@@ -221,12 +216,30 @@ class Exchange:
             connection is not None and connection.idle_since_ns and not self._head.begun and not self.reply.resends
         )
 
+    def _look_at(self, newest: bytes) -> bool:
+        """Runs for a read that may be the last, and where much may lie unread. Whether the exchange is over."""
+        if newest.endswith(self._last_bytes) or len(newest) < SHORTEST_BYTES:
+            self._unframe()
+            if self._body is not None and self._body.ended:
+                self._finish(self._last_read_ns)
+                return True
+        pending_bytes = self._pending_bytes
+        if pending_bytes >= MOST_PENDING_BYTES:
+            self.read_some(ALL_READS)
+        elif pending_bytes >= READ_LATER_BYTES or len(self._kept) >= MOST_KEPT:
+            self._later(self)
+        return self.over
+
+    @property
+    def _pending_bytes(self) -> int:
+        return sum(map(len, self._kept[1::2])) + (self._reading.pending_bytes if self._reading is not None else 0)
+
     def _unframe(self) -> None:
         """What is kept goes on to the reading, to the body's end."""
-        body, reading, times_ns, reads = self._body, self._reading, self._times_ns, self._reads
+        body, reading, times_ns, reads = self._body, self._reading, self._kept[::2], self._kept[1::2]
         if body is None or reading is None or not reads:
             return
-        self._times_ns, self._reads, self._unread_bytes = [], [], 0
+        self._kept = []
         pieces = body.feed_all(reads)
         self._last_read_ns = times_ns[len(pieces) - 1]
         if not self.reply.reply_bytes:
@@ -234,15 +247,6 @@ class Exchange:
         self.reply.reply_bytes += sum(map(len, reads))
         self._ending.fault = self._ending.fault or body.fault
         reading.add(times_ns[: len(pieces)], pieces)
-        if not self.over and reading.pending_bytes >= READ_LATER_BYTES:
-            self._later(self)
-
-    def _read_or_queue(self) -> None:
-        assert self._reading is not None
-        if self._unread_bytes + self._reading.pending_bytes >= MOST_PENDING_BYTES:
-            self.read_some(ALL_READS)
-        else:
-            self._later(self)
 
     def _fault(self, fault: str) -> None:
         """What came cannot be read: nothing after it counts."""

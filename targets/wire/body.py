@@ -17,7 +17,7 @@ class Body(Protocol):
     fault: str | None
     surplus: bool
     last_bytes: bytes
-    """What it ends in: a longer read that does not end so is not its last. Empty: any read may be."""
+    """What it ends in: a read as long as that or longer that does not end so is not its last. Empty: any may be."""
     may_end_with_connection: bool
     """Whether the end of the connection is the body's end."""
 

@@ -9,14 +9,15 @@ from results.status import Status
 from targets.api import SSE
 from targets.apis.openai_chat import OpenAiChat
 from targets.target import Reply
-from targets.transport.exchange import MOST_PENDING_BYTES, READ_LATER_BYTES, Exchange
+from targets.transport.exchange import MOST_KEPT, MOST_PENDING_BYTES, READ_LATER_BYTES, SHORT_BYTES, Exchange
 from targets.transport.reading import StreamReading
 from targets.transport.transcript import Transcript
 from tests.targets.scripted_server import STREAM_HEAD, PlainApi, chunk, event
 
 
-def fill(reads: int, read_later: bool) -> tuple[Exchange, list[int], list[int]]:
-    """A stream of single-token reads: the exchange, and at which read it asked to be read and had read something."""
+def fill(reads: int, size_bytes: int, read_later: bool) -> tuple[Exchange, list[int], list[int]]:
+    """A stream of reads of that size: the exchange, and at which read it asked to be read and had read something."""
+    one = chunk(event(text="x" * (size_bytes - LEAST_BYTES)))
 
     async def play() -> tuple[Exchange, list[int], list[int]]:
         asked: list[int] = []
@@ -33,7 +34,7 @@ def fill(reads: int, read_later: bool) -> tuple[Exchange, list[int], list[int]]:
         exchange.received(0, STREAM_HEAD)
         for at in range(reads):
             before = len(exchange.reply.event_t_ns)
-            exchange.received(at, chunk(event(text="x" * 100)))
+            exchange.received(at, one)
             if len(exchange.reply.event_t_ns) != before:
                 read.append(at)
         return exchange, asked, read
@@ -41,21 +42,24 @@ def fill(reads: int, read_later: bool) -> tuple[Exchange, list[int], list[int]]:
     return asyncio.run(play())
 
 
-EVENT_BYTES = len(chunk(event(text="x" * 100)))
+LEAST_BYTES = len(chunk(event(text="x" * 300))) - 300
+ENOUGH = MOST_KEPT // 2
 
 
-def test_a_stream_asks_to_be_read_when_enough_lies_unread() -> None:
-    """And not before; when it has been read, it starts anew."""
-    first = -(-READ_LATER_BYTES // EVENT_BYTES) - 1
-    _, asked, read = fill(3 * first, read_later=True)
-    assert asked[0] == first and asked[1] == 2 * first + 1
-    assert read == asked
+@pytest.mark.parametrize(
+    ("size_bytes", "first"), [(SHORT_BYTES, ENOUGH), (300, ENOUGH), (1_024, READ_LATER_BYTES // 1_024)]
+)
+def test_a_stream_asks_to_be_read_when_enough_lies_unread(size_bytes: int, first: int) -> None:
+    """So many reads, or so many bytes where they are long; when it has been read, it starts anew."""
+    _, asked, read = fill(3 * first, size_bytes, read_later=True)
+    assert read == asked == [first - 1, 2 * first - 1, 3 * first - 1]
 
 
-def test_a_stream_that_nobody_reads_is_read_at_once_before_it_grows_too_long() -> None:
+@pytest.mark.parametrize("size_bytes", [300, SHORT_BYTES, 4_000])
+def test_a_stream_that_nobody_reads_is_read_at_once_before_it_grows_too_long(size_bytes: int) -> None:
     """Whatever else is queued."""
-    most = -(-MOST_PENDING_BYTES // EVENT_BYTES)
-    exchange, _, read = fill(2 * most, read_later=False)
+    most = -(-MOST_PENDING_BYTES // size_bytes)
+    exchange, _, read = fill(2 * most, size_bytes, read_later=False)
     assert read == [most - 1, 2 * most - 1]
     assert exchange.reply.event_t_ns.tolist() == list(range(2 * most))
 
