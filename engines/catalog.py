@@ -18,7 +18,16 @@ POLICIES = {
         "engines.policies:paged",
         "batch=8, budget-tokens=2048, block-tokens=16, cache-tokens=N: preempts by recomputing",
     ),
+    "decode-only": (
+        "engines.policies:decode_only",
+        "paged, and prompts come computed but for their last token: the decoding half of two pools",
+    ),
+    "speculative": (
+        "engines.policies:speculative",
+        "paged, draft-tokens=4 a decode, each right in accepted-fraction=0.7 of the cases",
+    ),
     "shortest-first": ("engines.policies:shortest_first", "batch=8; continuous, the shortest answers first"),
+    "priority": ("engines.policies:priority", "batch=8; continuous, classes in the schedule's order of them"),
 }
 
 EXECUTORS = {

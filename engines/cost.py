@@ -69,11 +69,19 @@ class LinearCost:
         return cost_ps + self._decode_kv_ps * work.kv_tokens if self._decode_kv_ps else cost_ps
 
     def mixed_cost_ps(self, work: StepWork, mixture: Mixture) -> int:
-        """A prefill of so many tokens, in which each row that decodes costs what it costs in a decode."""
-        rows_ps = self._decode_row_ps * work.decoding_slots + self._decode_kv_ps * mixture.decode_kv_tokens
+        """A prefill of so many tokens, in which each row that decodes costs what it costs in a decode.
+
+        A drafted token costs what a row does.
+        """
+        rows, kv_tokens = work.decoding_slots + mixture.drafted_tokens, mixture.decode_kv_tokens
+        rows_ps = self._decode_row_ps * rows + self._decode_kv_ps * kv_tokens
         if not work.prefill_tokens:
             return self._decode_base_ps + rows_ps
         return self._prefill_base_ps + self._prefill_token_ps * work.prefill_tokens + rows_ps
+
+    def decode_laws_ps(self, rows: int) -> tuple[int, int, int, int]:
+        """A decode of so many rows costs the greater of a + b x tokens in the cache and c + d x the same: one law."""
+        return self._decode_base_ps + self._decode_row_ps * rows, self._decode_kv_ps, 0, 0
 
     def decode_slope_ps(self, work: StepWork) -> tuple[int, int | None]:
         """For ever: as the rows' contexts grow, unless those cost nothing."""

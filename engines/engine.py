@@ -35,6 +35,8 @@ class Request:
     params: SamplingParams
     arrival_ns: int
     """When it was due, on the run's clock: data, not a clock."""
+    request_class: int = 0
+    """Place of its class among those that the schedule names."""
 
 
 @dataclass(slots=True)

@@ -60,6 +60,10 @@ class Mixture:
     """Contexts of the prompts that are computed, as far as they are when the step ends."""
     attended_tokens: int = 0
     """Pairs of a computed prompt token and a token it looks at, itself included."""
+    drafted_tokens: int = 0
+    """Computed beside the rows' next tokens to see whether they are right."""
+    draft_attended_tokens: int = 0
+    """Pairs of a drafted token and a token it looks at, itself included."""
 
 
 @runtime_checkable
@@ -77,7 +81,11 @@ class MixedCost(Protocol):
 
 @runtime_checkable
 class StretchCost(Protocol):
-    """A cost model that can also say how a decode's cost goes on, so that its steps can be advanced together."""
+    """A cost model that can also say how a decode's cost goes on, so that its steps can be advanced together.
+
+    One that has `decode_laws_ps(rows)` too is asked once for each number of rows where a run is long: a decode costs
+    the greater of a + b x tokens in the cache and c + d x the same, (a, b, c, d) in ps.
+    """
 
     def cost_ps(self, work: StepWork) -> int:
         """Integer picoseconds, above 0."""

@@ -7,8 +7,8 @@ anywhere), and add one row to `engines.catalog.POLICIES`. A builder's keyword ar
 command line, and their annotations say how they are read.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal, NewType
 
@@ -85,7 +85,7 @@ class Policy:
     """False: no KV cache, every step is a full forward of prompt and output."""
     least_steps: int = 0
     """Nobody leaves before the first in the batch has been in its slot for so many steps."""
-    options: dict[str, int | str | None] = field(default_factory=dict)
+    options: Mapping[str, int | float | str | None] = field(default_factory=dict)
     reads_rows: bool = True
     """False: join never looks at the rows' tokens, only at how many there are; long runs are then faster."""
     first_come: bool = False
@@ -97,6 +97,12 @@ class Policy:
     """With a budget: the cache is given out in blocks of so many tokens as texts grow, and rows are preempted."""
     cache_tokens: int | None = None
     """With a budget: how many tokens the cache holds, where the executor does not say."""
+    prefilled: bool = False
+    """With a budget: all but the last token of a prompt is in the cache when its request joins."""
+    draft_tokens: int = 0
+    """With a budget: so many tokens beyond the next are drafted for each row that decodes, and looked at with it."""
+    accepted_fraction: float = 0.0
+    """How often a draft is right if those before it are."""
 
     def __post_init__(self) -> None:
         """ValueError without a slot."""
@@ -105,6 +111,8 @@ class Policy:
         for name in ("budget_tokens", "block_tokens", "cache_tokens"):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name.replace('_', '-')}=0: at least 1 token")
+        if not 0 <= self.accepted_fraction <= 1:
+            raise ValueError(f"accepted-fraction={self.accepted_fraction}: a share is not below 0 and at most 1")
 
 
 def finished_rows(rows: Sequence[Row]) -> Sequence[int]:
@@ -235,13 +243,47 @@ def paged(
     )  # fmt: skip
 
 
+def decode_only(
+    batch: int = 8, budget_tokens: int = 2048, block_tokens: int = 16, cache_tokens: int | None = None
+) -> Policy:
+    """Paged, for a pool of its own: each prompt comes computed but for its last token, the cache over a link.
+
+    Whoever is preempted computes its text anew here.
+    """
+    return replace(paged(batch, budget_tokens, block_tokens, cache_tokens), name="decode-only", prefilled=True)
+
+
+def speculative(
+    batch: int = 8, draft_tokens: int = 4, accepted_fraction: float = 0.7, budget_tokens: int = 2048,
+    block_tokens: int = 16, cache_tokens: int | None = None,
+) -> Policy:  # fmt: skip
+    """Paged; each decode looks at some drafted tokens too, and gives those that are right. Drafting costs nothing."""
+    base = paged(batch, budget_tokens, block_tokens, cache_tokens)
+    options = {**base.options, "draft_tokens": draft_tokens, "accepted_fraction": accepted_fraction}
+    return replace(
+        base, name="speculative", options=options, draft_tokens=draft_tokens, accepted_fraction=accepted_fraction
+    )
+
+
 def shortest_first(batch: int = 8) -> Policy:
     """Continuous; who asks for the shortest answer joins first, and a long one may wait for ever."""
+    join = _least_first(lambda request: request.params.max_tokens)
+    return Policy("shortest-first", batch, join, finished_rows, options={"batch": batch}, reads_rows=False)
+
+
+def priority(batch: int = 8) -> Policy:
+    """Continuous; classes join in the order in which the schedule names them, and the last may wait for ever."""
+    join = _least_first(lambda request: request.request_class)
+    return Policy("priority", batch, join, finished_rows, options={"batch": batch}, reads_rows=False)
+
+
+def _least_first(rank_of: Callable[[Request], int]) -> Callable[[SlotState], Joining]:
+    """Who has the lowest rank joins first, of equals whoever waits longest; one prefill between two decodes."""
 
     def join(state: SlotState) -> Joining:
         if state.last_kind == "prefill" and state.running:
             return NOBODY_YET
-        order = sorted(range(len(state.waiting)), key=lambda position: state.waiting[position].params.max_tokens)
+        order = sorted(range(len(state.waiting)), key=lambda position: rank_of(state.waiting[position]))
         return Joining(order[: state.slots - len(state.running)])
 
-    return Policy("shortest-first", batch, join, finished_rows, options={"batch": batch}, reads_rows=False)
+    return join

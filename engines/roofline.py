@@ -25,9 +25,9 @@ USABLE_FRACTION = 0.9
 """Of the memory, for weights and cache; the rest is for activations and the program."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Part:
-    """A step's time by what it is spent on, in ps; reading and maths overlap."""
+    """A step's time by what it is spent on, in ps; reading and maths overlap. Not frozen: there is one a step."""
 
     read_ps: int
     maths_ps: int
@@ -138,15 +138,25 @@ class Roofline:
 
     def mixed_cost_ps(self, work: StepWork, mixture: Mixture) -> int:
         """Chunks of prompts beside decodes: the weights are read once for all of them."""
-        tokens = work.prefill_tokens + work.decoding_slots
+        decoded = work.decoding_slots + mixture.drafted_tokens
+        tokens = work.prefill_tokens + decoded
+        kv_tokens = mixture.decode_kv_tokens + mixture.drafted_tokens + mixture.prefill_kv_tokens
         return Part(
-            self.weights_ps(tokens) + self.kv_token_ps * (mixture.decode_kv_tokens + mixture.prefill_kv_tokens),
-            self.decode_row_maths_ps * work.decoding_slots
-            + self.decode_kv_maths_ps * mixture.decode_kv_tokens
+            self.weights_ps(tokens) + self.kv_token_ps * kv_tokens,
+            self.decode_row_maths_ps * decoded
+            + self.decode_kv_maths_ps * (mixture.decode_kv_tokens + mixture.draft_attended_tokens)
             + self.prefill_token_maths_ps * work.prefill_tokens
             + self.prefill_pair_maths_ps * mixture.attended_tokens,
             self._overhead_ps(work.prefilling_slots + work.decoding_slots, tokens),
         ).step_ps
+
+    def decode_laws_ps(self, rows: int) -> tuple[int, int, int, int]:
+        """A decode of so many rows costs the greater of a + b x tokens in the cache and c + d x the same."""
+        overhead_ps = self._overhead_ps(rows, rows)
+        return (
+            self.weights_ps(rows) + overhead_ps, self.kv_token_ps,
+            self.decode_row_maths_ps * rows + overhead_ps, self.decode_kv_maths_ps,
+        )  # fmt: skip
 
     def decode_slope_ps(self, work: StepWork) -> tuple[int, int | None]:
         """Both laws grow with the cache; the greater rules, until the other overtakes it."""

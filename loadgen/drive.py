@@ -82,14 +82,21 @@ def play_compact(
 ) -> Compact:
     """`play_engine` for very long runs in modelled time: no row is made for a token, each one's time is kept.
 
-    ValueError for an engine that does not advance many steps at once, or hands its answers back at their end.
+    ValueError for an engine that cannot be told so: see `can_compact`.
     """
-    if not hasattr(engine, "advance") or engine.describe().get("returns") != "stream":
-        raise ValueError("a compact run needs an engine that advances many steps at once and streams its tokens")
+    if not can_compact(engine):
+        raise ValueError("a compact run needs an engine that advances many steps at once, streams its tokens and "
+                         "computes prompts whole")  # fmt: skip
     play = _Play(schedule, engine, clock, emit, control)
     with no_garbage_collection():
         play.run()
     return compact(schedule, play.parts, play.stopped_ns)
+
+
+def can_compact(engine: Engine) -> bool:
+    """Whether it makes many steps at once, and whoever it admits gets a token then and in each decode after that."""
+    told = engine.describe()
+    return hasattr(engine, "advance") and told.get("returns") == "stream" and not told.get("chunks_prompts", False)
 
 
 @contextmanager
@@ -126,6 +133,7 @@ class _Play:
         self._arrivals = DueQueue(schedule)
         self._prompt_of = prompt_source(schedule, lazy=not told.get("reads_prompts", True))
         self._params_of = sampling_source(schedule)
+        self._classes: list[int] = schedule.request_class.tolist()
         advance: Advance | None = getattr(engine, "advance", None)
         self._stride = partial(clock.bill_stretch, advance) if advance and isinstance(clock, ModelledClock) else None
         self._recorder = Recorder(clock, bool(told.get("computes_tokens", True)), self._stride is not None)
@@ -202,7 +210,8 @@ class _Play:
             due_ns, request_id = arrivals.pop()
             self._flight.enter(due_ns, now_ns)
             self._open[request_id] = (due_ns, now_ns)
-            request = Request(request_id, self._prompt_of(request_id), self._params_of(request_id), due_ns)
+            prompt, params = self._prompt_of(request_id), self._params_of(request_id)
+            request = Request(request_id, prompt, params, due_ns, self._classes[request_id])
             try:
                 self._engine.add_request(request)
             except ValueError as error:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engines.engine import Engine
 from loadgen.clock import ModelledClock
-from loadgen.drive import Decision, no_garbage_collection, play_compact, play_engine
+from loadgen.drive import Decision, can_compact, no_garbage_collection, play_compact, play_engine
 from loadgen.fused import can_fuse, play_fused
 from loadgen.routing import ROUTERS, MakeEngine
 from results import compact, metrics
@@ -40,8 +40,16 @@ class Served:
     replica: Int64
     """Who served each request."""
     output_tokens: int
-    busy_fraction: float
-    """Time in which a step ran / time from 0 to the last end, over all replicas."""
+    replicas: int
+    busy_ns: float
+    """Time in which a step ran, over all replicas."""
+    end_ns: int
+    """When the last request ended."""
+
+    @property
+    def busy_fraction(self) -> float:
+        """Time in which a step ran / time from 0 to the last end, over all replicas."""
+        return self.busy_ns / (self.replicas * self.end_ns) if self.end_ns else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ def _play(schedule: Schedule, make_engine: MakeEngine, replicas: int, chosen: In
             values.setdefault(name, np.full(len(schedule), np.nan))[rows] = one
     end_ns = max(part.end_ns for part in played)
     busy_ns, tokens = sum(part.busy_ns for part in played), sum(part.output_tokens for part in played)
-    return Served(values, chosen, tokens, busy_ns / (replicas * end_ns) if end_ns else 0.0)
+    return Served(values, chosen, tokens, replicas, busy_ns, end_ns)
 
 
 def part_of(schedule: Schedule, rows: Int64) -> Schedule:
@@ -105,7 +113,7 @@ def part_of(schedule: Schedule, rows: Int64) -> Schedule:
 
 def _played(schedule: Schedule, engine: Engine) -> _Part:
     """Without a row a token where the engine can be advanced."""
-    if hasattr(engine, "advance") and engine.describe().get("returns") == "stream":
+    if can_compact(engine):
         if can_fuse(schedule, engine):
             run = play_fused(schedule, engine)
         else:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from loadgen.capacity_options import PERCENT, parse_share
 from loadgen.option import choice, row
-from loadgen.units import parse_count, parse_number
+from loadgen.units import BYTES_PER_UNIT, parse_bytes, parse_count, parse_number
 
+BYTES_PER_GB = BYTES_PER_UNIT["GB"]
 ROUTER_NAMES = ("round-robin", "least-loaded", "session")
 
 
@@ -17,6 +18,24 @@ def parse_counts(text: str) -> tuple[int, ...]:
 def show_counts(counts: tuple[int, ...]) -> str:
     """What `parse_counts` reads."""
     return ",".join(map(str, counts))
+
+
+def parse_pools(text: str) -> tuple[tuple[int, int], ...]:
+    """`1:1,1:3`: replicas that compute prompts to replicas that answer."""
+    pairs = [part.split(":") for part in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):  # noqa: PLR2004 - two pools
+        raise ValueError(f"{text!r} does not say two pools: write replicas for prompts and for answers, as in 1:3")
+    return tuple(dict.fromkeys((parse_count(prefill), parse_count(decode)) for prefill, decode in pairs))
+
+
+def show_pools(pools: tuple[tuple[int, int], ...]) -> str:
+    """What `parse_pools` reads."""
+    return ",".join(f"{prefill}:{decode}" for prefill, decode in pools)
+
+
+def show_size(size_bytes: int) -> str:
+    """What `parse_bytes` reads."""
+    return f"{size_bytes // BYTES_PER_GB}GB" if size_bytes % BYTES_PER_GB == 0 else f"{size_bytes}B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +59,18 @@ class PlanOptions:
     degrees: tuple[int, ...] = row(
         "--tp", parse_counts, "tensor parallel degrees to try", "engine", (1, 2, 4, 8), unit="LIST", show=show_counts
     )
+    pools: tuple[tuple[int, int], ...] = row(
+        "--pools", parse_pools, "also fleets in two pools: so many replicas for prompts to so many for answers",
+        "engine", (), unit="P:D,...", show=show_pools,
+    )  # fmt: skip
+    prefill_engine: str = row(
+        "--prefill-engine", str, "the policy of --pools for prompts", "engine", "chunked,batch=16,budget-tokens=2048",
+        unit="SPEC",
+    )  # fmt: skip
+    link_bytes: int = row(
+        "--link", parse_bytes, "a second between --pools, of each device", "engine", 50_000_000_000, unit="SIZE",
+        show=show_size,
+    )  # fmt: skip
     most_devices: int = row("--devices", parse_count, "at most so many in all", "engine", 64, unit="N", show=str)
     dearer_ratio: float = row(
         "--dearer", parse_number, "try what costs up to so many times the cheapest", "engine", 2.0, unit="X", show=repr

@@ -11,10 +11,13 @@ from itertools import product
 import numpy as np
 
 from engines.catalog import POLICIES
+from engines.shapes import shape_of
 from loadgen.engine_spec import make_engine, split_spec
-from loadgen.fleet import Served, play_fleet
+from loadgen.fleet import Served, Values, play_fleet
 from loadgen.plan_options import PlanOptions
-from results.schedule import Schedule
+from loadgen.pools import Link, Pool, play_pools
+from loadgen.routing import MakeEngine
+from results.schedule import MEASURE, Schedule
 from results.slo import FLUIDITY, Slo
 from results.stats import quantile
 
@@ -22,11 +25,12 @@ NS_PER_MS = 1e6
 SMALL = 1e-9
 """So that 99 % of 100 are 99, whatever the rounding of the product."""
 WITHOUT_BATCH = ("one-by-one", "naive")
+PREFILLED = "decode-only"
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One replica: what runs on how many devices of which kind."""
+    """What is bought again and again: a replica, or several in two pools, on so many devices of a kind."""
 
     engine: str
     """A spec as `run` takes it."""
@@ -34,7 +38,23 @@ class Setup:
     batch: int | None
     tp: int
     price_per_h: float
-    """Of the replica."""
+    """Of all its devices."""
+    prefill_engine: str | None = None
+    """Of the pool that computes prompts; None: there is one kind of replica, and one of it."""
+    prefill_replicas: int = 0
+    decode_replicas: int = 1
+
+    @property
+    def devices(self) -> int:
+        """How many are bought at once."""
+        return self.tp * (self.prefill_replicas + self.decode_replicas)
+
+    @property
+    def words(self) -> str:
+        """Its spec, or those of its two pools."""
+        if self.prefill_engine is None:
+            return self.engine
+        return f"({self.prefill_replicas} x {self.prefill_engine} + {self.decode_replicas} x {self.engine})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +94,38 @@ def setups(options: PlanOptions) -> Iterator[Setup]:
             f"--price is given {len(options.price_per_h)} times for {len(options.hardware)} kinds of hardware: "
             "give one price an hour and device for each --hardware"
         )
-    for tp, (hardware, price), engine in product(
-        options.degrees, zip(options.hardware, options.price_per_h, strict=True), options.engine
-    ):
-        name, told = split_spec(engine)
-        if name not in POLICIES:
-            raise ValueError(f"unknown engine {name!r}: a plan knows {', '.join(POLICIES)}")
-        if "executor" in told:
-            raise ValueError(f"engine {engine!r} names an executor: a plan runs on the roofline of --hardware")
-        own = name in WITHOUT_BATCH or "batch" in told
-        for batch in (None,) if own else reversed(options.batches):
-            size = "" if batch is None else f",batch={batch}"
-            spec = f"{engine}{size},executor=roofline,hardware={hardware},model={options.model},tp={tp}"
-            yield Setup(spec, hardware, batch, tp, price * tp)
+    prices = zip(options.hardware, options.price_per_h, strict=True)
+    for tp, (hardware, price) in product(options.degrees, prices):
+        machine = f",executor=roofline,hardware={hardware},model={options.model},tp={tp}"
+        for engine in options.engine:
+            if _name_of(engine) == PREFILLED:
+                raise ValueError(f"engine {engine!r} computes no prompts: give --pools, as in 1:3")
+            for spec, batch in _sized(engine, options):
+                yield Setup(spec + machine, hardware, batch, tp, price * tp)
+        for prefill, decode in options.pools:
+            _name_of(options.prefill_engine)
+            for spec, batch in _sized(PREFILLED, options):
+                yield Setup(
+                    spec + machine, hardware, batch, tp, price * tp * (prefill + decode),
+                    options.prefill_engine + machine, prefill, decode,
+                )  # fmt: skip
+
+
+def _sized(engine: str, options: PlanOptions) -> Iterator[tuple[str, int | None]]:
+    """The spec with each batch size to try, where it leaves that open."""
+    own = _name_of(engine) in WITHOUT_BATCH or "batch" in split_spec(engine)[1]
+    for batch in (None,) if own else reversed(options.batches):
+        yield engine if batch is None else f"{engine},batch={batch}", batch
+
+
+def _name_of(engine: str) -> str:
+    """The policy of a spec. ValueError for one that a plan does not know."""
+    name, told = split_spec(engine)
+    if name not in POLICIES:
+        raise ValueError(f"unknown engine {name!r}: a plan knows {', '.join(POLICIES)}")
+    if "executor" in told:
+        raise ValueError(f"engine {engine!r} names an executor: a plan runs on the roofline of --hardware")
+    return name
 
 
 def plan(
@@ -130,9 +169,9 @@ def _search(
     except ValueError as error:
         if "take more of them" not in str(error):
             raise
-        yield Tried(setup, 1, setup.tp, setup.price_per_h, None, None, False, reason=str(error))
+        yield Tried(setup, 1, setup.devices, setup.price_per_h, None, None, False, reason=str(error))
         return
-    most = options.most_devices // setup.tp
+    most = options.most_devices // setup.devices
     if cheapest is not None:
         most = min(most, int(options.dearer_ratio * cheapest.price_per_h / setup.price_per_h))
     below, replicas = 0, 1
@@ -153,29 +192,44 @@ def _search(
 
 
 def _play(schedule: Schedule, slo: Slo, options: PlanOptions, setup: Setup, replicas: int) -> Tried:
-    served = play_fleet(schedule, lambda: make_engine(setup.engine, "modelled", schedule), replicas, options.router)
-    attained = slo.attained(served.values_ns)
-    ratio = _limit_ratio(served, slo, options.attainment_fraction)
+    served = _served(schedule, options, setup, replicas)
+    values_ns = {name: values[schedule.phase == MEASURE] for name, values in served.values_ns.items()}
+    attained = slo.attained(values_ns)
+    ratio = _limit_ratio(values_ns, slo, options.attainment_fraction)
     return Tried(
-        setup, replicas, replicas * setup.tp, replicas * setup.price_per_h, float(attained.mean()), ratio,
-        ratio is not None and ratio <= 1, served.busy_fraction, _figures(served),
+        setup, replicas, replicas * setup.devices, replicas * setup.price_per_h, float(attained.mean()), ratio,
+        ratio is not None and ratio <= 1, served.busy_fraction, _figures(values_ns),
     )  # fmt: skip
 
 
-def _limit_ratio(served: Served, slo: Slo, share_fraction: float) -> float | None:
+def _served(schedule: Schedule, options: PlanOptions, setup: Setup, replicas: int) -> Served:
+    """So many times the setup, with every request of the schedule."""
+
+    def maker(spec: str) -> MakeEngine:
+        return lambda: make_engine(spec, "modelled", schedule)
+
+    if setup.prefill_engine is None:
+        return play_fleet(schedule, maker(setup.engine), replicas, options.router)
+    link = Link(round(shape_of(options.model).token_kv_bytes), options.link_bytes * setup.tp)
+    prefill = Pool(maker(setup.prefill_engine), replicas * setup.prefill_replicas)
+    decode = Pool(maker(setup.engine), replicas * setup.decode_replicas)
+    return play_pools(schedule, prefill, decode, link, options.router)
+
+
+def _limit_ratio(values_ns: Values, slo: Slo, share_fraction: float) -> float | None:
     """At most 1 exactly when that share of the requests meets every limit."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = [np.nan_to_num(served.values_ns[name] / limit_ns) for name, limit_ns in slo.limits_ns.items()]
-    failed = np.isinf(served.values_ns["e2e"])
+        ratios = [np.nan_to_num(values_ns[name] / limit_ns) for name, limit_ns in slo.limits_ns.items()]
+    failed = np.isinf(values_ns["e2e"])
     worst = np.where(failed, np.inf, np.max(ratios, axis=0))
     ratio = float(np.sort(worst)[int(np.ceil(share_fraction * len(worst) - SMALL)) - 1])
     return ratio if np.isfinite(ratio) else None
 
 
-def _figures(served: Served) -> dict[str, float | None]:
+def _figures(values_ns: Values) -> dict[str, float | None]:
     told: dict[str, float | None] = {}
     for name in ("ttft", "tpot"):
-        values = served.values_ns[name]
+        values = values_ns[name]
         for word, q in (("p50", 0.5), ("p99", 0.99)):
             value = quantile(values[~np.isnan(values)], q)[0]
             told[f"{name}_{word}"] = None if value is None else value / NS_PER_MS

@@ -100,6 +100,8 @@ class Recorder:
             n_steps[at] = stretch.steps
         step = self._first_step + np.cumsum(n_steps) - n_steps
         tokens, token_ids = self._token_tables(steps, step)
+        if told := self._told_tokens(step):
+            tokens = concatenate([tokens, *told])
         chunk = {"tokens": tokens, "token_ids": token_ids, "steps": self._step_table(steps, step, n_steps)}
         self._condensed.append(chunk)
         self._condensed_rows += len(step) + len(tokens["step"])
@@ -154,6 +156,19 @@ class Recorder:
         table: Table = {"request_id": _ints(ids), "step": np.repeat(step, _ints(per_step)), "tokens": token_counts}
         return table, {"token_id": _ints(_token_ids(steps) if self._keeps_token_ids else [])}
 
+    def _told_tokens(self, step: Int64) -> list[Table]:
+        """Of stretches that say who gets their tokens."""
+        tables: list[Table] = []
+        for at, stretch in self._stretches:
+            if stretch.request_ids is not None:
+                ids, steps = _ints(stretch.request_ids), step[at] + np.arange(stretch.steps)
+                rows = len(ids) * len(steps)
+                tables.append({
+                    "request_id": np.tile(ids, len(steps)), "step": np.repeat(steps, len(ids)),
+                    "tokens": np.ones(rows, dtype=np.int64),
+                })  # fmt: skip
+        return tables
+
     def _slot_events(self) -> Table:
         table = _ints(self._events).reshape(-1, 4)
         return dict(zip(("request_id", "event", "step", "slot"), table.T.copy(), strict=True))
@@ -184,7 +199,8 @@ class Recorder:
             return {"start_ps": starts, "cost_ps": cost, "cost_slope_ps": slope}
         implied = np.zeros_like(starts)
         for at, stretch in self._stretches:
-            cost[at], slope[at], implied[at] = stretch.first_cost_ps, stretch.cost_slope_ps, 1
+            cost[at], slope[at] = stretch.first_cost_ps, stretch.cost_slope_ps
+            implied[at] = stretch.request_ids is None
         return {"start_ps": starts, "cost_ps": cost, "cost_slope_ps": slope, IMPLIED: implied}
 
     def _host_table(self) -> Table:

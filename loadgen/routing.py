@@ -51,10 +51,12 @@ def least_loaded(schedule: Schedule, replicas: int, make_engine: MakeEngine) -> 
     fleet = [_Replica(make_engine()) for _ in range(replicas)]
     prompt_of, params_of = prompt_source(schedule, lazy=True), sampling_source(schedule)
     chosen = np.zeros(len(schedule), dtype=np.int64)
+    classes = schedule.request_class.tolist()
     for request_id, due_ns in enumerate(schedule.due_ns.tolist()):
         held = [replica.requests_at(due_ns) for replica in fleet]
         chosen[request_id] = at = held.index(min(held))
-        fleet[at].take(Request(request_id, prompt_of(request_id), params_of(request_id), due_ns))
+        prompt, params = prompt_of(request_id), params_of(request_id)
+        fleet[at].take(Request(request_id, prompt, params, due_ns, classes[request_id]))
     return chosen
 
 

@@ -30,7 +30,8 @@ def plan(ctx: click.Context, /, out: str, as_json: bool, **given: Any) -> None:
     """Find the cheapest policy, batch size, tensor parallel degree and number of replicas that meet the SLO.
 
     Every fleet is played in modelled time on the roofline of its hardware: an ideal machine, unless the engine's spec
-    says how much of the peaks it reaches (bandwidth-fraction, prefill-fraction, step-overhead).
+    says how much of the peaks it reaches (bandwidth-fraction, prefill-fraction, step-overhead). --pools tries replicas
+    for prompts beside replicas for answers, too, with each prompt's cache sent from one to the other.
 
     \b
     tokenload plan --trace conv.csv --model llama-3.1-70b --hardware h100-sxm --price 2.5 --slo "ttft<=1s,tpot<=50ms"
@@ -58,7 +59,7 @@ def plan(ctx: click.Context, /, out: str, as_json: bool, **given: Any) -> None:
 
 def _line(tried: "Tried") -> str:
     told = tried.reason or f"{100 * (tried.attainment_fraction or 0):.2f} % within the SLO"
-    return f"{tried.price_per_h:g}/h  {tried.replicas} x {tried.setup.engine}: {told}"
+    return f"{tried.price_per_h:g}/h  {_words(tried)}: {told}"
 
 
 def _json(tried: "Tried") -> dict[str, Any]:
@@ -76,6 +77,7 @@ def _document(found: "Plan", options: PlanOptions, slo: str, requests: int, sche
         "requests": requests,
         "schedule_sha256": schedule_sha256,
         "router": options.router,
+        **({"link_bytes": options.link_bytes} if options.pools else {}),
         "model": options.model,
         "prices_per_h": dict(zip(options.hardware, options.price_per_h, strict=True)),
         "cheapest": _json(found.cheapest) if found.cheapest else None,
@@ -102,7 +104,7 @@ def _write(path: Path, found: "Plan", document: dict[str, Any]) -> Path:
 
 
 def _words(tried: "Tried") -> str:
-    return f"{tried.replicas} x {tried.setup.engine}"
+    return f"{tried.replicas} x {tried.setup.words}"
 
 
 def _answer(found: "Plan") -> str:
@@ -120,9 +122,13 @@ def _shown(found: "Plan") -> list["Tried"]:
 def _cells(tried: "Tried") -> tuple[str, ...]:
     setup, figures = tried.setup, tried.figures_ms or {}
     late = [f"{value:.4g}" if (value := figures.get(name)) is not None else "-" for name in ("ttft_p99", "tpot_p99")]
+    policy, replicas = setup.engine.partition(",")[0], str(tried.replicas)
+    if setup.prefill_engine is not None:
+        policy = f"{setup.prefill_engine.partition(',')[0]} + {policy}"
+        replicas = f"{tried.replicas * setup.prefill_replicas} + {tried.replicas * setup.decode_replicas}"
     return (
-        f"{tried.price_per_h:g}", str(tried.devices), setup.hardware, setup.engine.partition(",")[0],
-        "-" if setup.batch is None else str(setup.batch), str(setup.tp), str(tried.replicas),
+        f"{tried.price_per_h:g}", str(tried.devices), setup.hardware, policy,
+        "-" if setup.batch is None else str(setup.batch), str(setup.tp), replicas,
         f"{tried.attainment_fraction or 0:.2%}", "-" if tried.limit_ratio is None else f"{tried.limit_ratio:.2f}",
         *late, f"{tried.busy_fraction or 0:.0%}",
     )  # fmt: skip

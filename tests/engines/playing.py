@@ -26,6 +26,7 @@ def schedule_of(
     prompts: Sequence[int] | int = 4,
     after: Mapping[int, Sequence[int]] | None = None,
     think_ns: Mapping[int, int] | None = None,
+    classes: Sequence[int] | None = None,
     **sampling: Any,
 ) -> Schedule:
     """One row an output length. A row in `after` waits for the rows it names; its due time counts for nothing."""
@@ -38,6 +39,8 @@ def schedule_of(
         outputs,
         after=[list(waits.get(row, ())) for row in range(rows)],
         think_ns=[think.get(row, 0) if row in waits else NULL for row in range(rows)],
+        request_class=classes,
+        class_names=tuple(f"class-{one}" for one in range(1 + max(classes or [0]))) if classes else ("default",),
         recipe={"sampling": sampling} if sampling else None,
     )
 

@@ -10,7 +10,7 @@ from engines.engine import Request, SamplingParams
 from engines.executor import Mixture
 from engines.hardware import HARDWARE
 from engines.paged import PagedEngine
-from engines.policies import Policy, chunked, paged
+from engines.policies import Policy, chunked, decode_only, paged
 from engines.roofline import Roofline
 from engines.shapes import SHAPES
 from results.slots import SLOT_STATES
@@ -114,6 +114,17 @@ def test_a_preempted_request_loses_nothing_and_is_admitted_once() -> None:
     assert column(recording, "output_tokens") == [8, 8]
     assert column(recording, "admitted_step") == [0, 0]
     assert [step for step, _ in deliveries(recording, 1)][:6] == [0, 1, 2, 3, 4, 8]
+
+
+def test_a_prompt_that_comes_computed_costs_one_decode_for_its_last_token() -> None:
+    """No prefill; two contexts of 4 after the first step, and who is preempted computes its 4 + 5 tokens anew."""
+    engine = paged_engine_of(decode_only(2, 64, block_tokens=4, cache_tokens=16))
+    for one in range(2):
+        engine.add_request(request(one, 8, 4))
+    told = counts(engine, "kind", "decoding_slots", "prefill_tokens", "kv_tokens", "preempted_requests")
+    assert told[0] == ("decode", 2, 0, 8, 0)
+    assert told[5][4] == 1 and told[5][:2] == ("decode", 1)
+    assert [step[2] for step in told if step[2]] == [9]
 
 
 def random_case(seed: int) -> tuple[Policy, Callable[[], object]]:

@@ -18,6 +18,8 @@ from engines.policies import (
     continuous,
     naive,
     one_by_one,
+    priority,
+    shortest_first,
     static,
     static_bucketed,
 )
@@ -379,3 +381,27 @@ def test_little_holds_and_everything_ends_for_every_policy_under_timeouts() -> N
         assert told <= {"ok", "timeout_total"}, name
         assert "timeout_total" in told, name
         assert in_flight_request_ns(recording) == recording.in_flight_request_ns, name
+
+
+def test_the_shortest_answers_join_first_and_of_equals_who_waits_longest() -> None:
+    """One slot, five at once: 2, 2, 4, 7 and 9 tokens, in this order."""
+    recording = play(schedule_of([9, 4, 2, 7, 2]), engine_of(shortest_first(1)))
+    assert sorted(range(5), key=column(recording, "admitted_step").__getitem__) == [2, 4, 1, 3, 0]
+
+
+def test_classes_join_in_the_order_in_which_the_schedule_names_them() -> None:
+    """One slot: within a class as they came; who is in the slot already is not put out for a better class."""
+    schedule = schedule_of([3, 3, 3, 3, 3], [0, 1, 1, 2, 4], classes=[2, 2, 1, 0, 0])
+    recording = play(schedule, engine_of(priority(1)))
+    assert column(recording, "admitted_step") == [0, 12, 9, 3, 6]
+
+
+def test_a_class_changes_nothing_where_the_policy_does_not_look_at_it() -> None:
+    """Continuous batching serves a class of its own like any other."""
+    outputs, due = [5, 9, 2, 7, 4], [0, 0, 3, 3, 9]
+    plain = play(schedule_of(outputs, due), engine_of(continuous(2)))
+    classed = play(schedule_of(outputs, due, classes=[1, 0, 1, 0, 1]), engine_of(continuous(2)))
+    assert column(plain, "end_ns") == column(classed, "end_ns")
+    assert column(play(schedule_of(outputs, due, classes=[1, 0, 1, 0, 1]), engine_of(priority(2))), "end_ns") != column(
+        plain, "end_ns"
+    )

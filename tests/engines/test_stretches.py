@@ -1,7 +1,8 @@
 """Steps advanced together against the same steps one by one: every row, every token's time, to the bit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from engines.cost import HashExecutor
 from engines.engine import JSON, Request, SamplingParams, Step, Stretch
-from engines.executor import CostModel, Executor
+from engines.executor import CostModel, Executor, Mixture
+from engines.hardware import HARDWARE
+from engines.paged import PagedEngine
 from engines.policies import (
     DurationNs,
     Joining,
@@ -18,13 +21,20 @@ from engines.policies import (
     Row,
     SlotState,
     all_when_all_finished,
+    chunked,
     continuous,
+    decode_only,
     finished_rows,
     naive,
     one_by_one,
+    paged,
+    priority,
+    speculative,
     static,
     static_bucketed,
 )
+from engines.roofline import Roofline
+from engines.shapes import SHAPES
 from engines.slots import SlotEngine
 from engines.stretches import duration_ps, steps_before
 from results.recording import Recording, RecordingPart
@@ -35,17 +45,19 @@ from tests.engines.playing import (
     Numbering,
     Steering,
     assert_identical,
+    deliveries,
     engine_of,
     linear_ps,
+    paged_engine_of,
     play,
     schedule_of,
 )
 
 
 class Stepwise:
-    """A slot engine without `advance`: the driver must step it."""
+    """An engine of ours without `advance`: the driver must step it."""
 
-    def __init__(self, engine: SlotEngine) -> None:
+    def __init__(self, engine: SlotEngine | PagedEngine) -> None:
         self.add_request = engine.add_request
         self.has_work = engine.has_work
         self.ready_ns = engine.ready_ns
@@ -73,6 +85,11 @@ class Crossing:
         if work.prefill_tokens:
             return self.base_ps + self.row_ps * (work.prefill_tokens + work.padding_tokens)
         return max(cost for cost, _ in self._laws(work))
+
+    def mixed_cost_ps(self, work: StepWork, mixture: Mixture) -> int:
+        if not work.prefill_tokens:
+            return self.cost_ps(work)
+        return self.base_ps + self.row_ps * work.prefill_tokens + self.kv_ps * mixture.decode_kv_tokens
 
     def decode_slope_ps(self, work: StepWork) -> tuple[int, int | None]:
         one, other = sorted(self._laws(work), reverse=True)
@@ -141,25 +158,6 @@ def pairs_leave(batch: int) -> Policy:
     return Policy("pairs", batch, join, leave)
 
 
-BUILDERS: dict[str, Callable[[int], Policy]] = {
-    "one-by-one": lambda slots: one_by_one(),
-    "naive": lambda slots: naive(),
-    "static": static,
-    "static-full": lambda slots: static(slots, "full"),
-    "static-patient": lambda slots: static(slots, "full", DurationNs(40)),
-    "static-until": lambda slots: static(slots, until=12),
-    "static-end": lambda slots: static(slots, return_="end"),
-    "static-bucketed": lambda slots: static_bucketed(slots, 6),
-    "continuous": continuous,
-    "shortest-first": shortest_first,
-    "half-done": when_half_done,
-    "by-the-clock": by_the_clock,
-    "pairs": pairs_leave,
-    "least-steps": lambda slots: Policy("least", slots, continuous(slots).join, finished_rows, least_steps=7),
-    "together": lambda slots: Policy("together", slots, continuous(slots).join, all_when_all_finished),
-}
-
-
 @dataclass(frozen=True)
 class Workload:
     """Requests, who waits for whom, what steps cost, and how long anybody may take."""
@@ -168,18 +166,49 @@ class Workload:
     prompts: list[int]
     outputs: list[int]
     after: dict[int, list[int]]
-    cost: CostModel
+    cost: Any
     slots: int
     timeout_ns: int | None
     drain_ns: int | None
     kv_capacity_tokens: int | None
+    classes: list[int]
+    budget_tokens: int
+    block_tokens: int
 
     def play(self, policy: Policy, stepwise: bool) -> Recording:
         executor = HashExecutor() if self.kv_capacity_tokens is None else SmallCache(self.kv_capacity_tokens)
-        engine = engine_of(policy, self.cost, executor)
-        schedule = schedule_of(self.outputs, self.due_ns, self.prompts, self.after)
+        build = engine_of if policy.budget_tokens is None else paged_engine_of
+        engine = build(policy, self.cost, executor)
+        schedule = schedule_of(self.outputs, self.due_ns, self.prompts, self.after, classes=self.classes)
         steering = Steering(timeout_ns=self.timeout_ns, drain_ns=self.drain_ns)
         return play(schedule, Stepwise(engine) if stepwise else engine, steering)
+
+
+BUILDERS: dict[str, Callable[[Workload], Policy]] = {
+    "one-by-one": lambda load: one_by_one(),
+    "naive": lambda load: naive(),
+    "static": lambda load: static(load.slots),
+    "static-full": lambda load: static(load.slots, "full"),
+    "static-patient": lambda load: static(load.slots, "full", DurationNs(40)),
+    "static-until": lambda load: static(load.slots, until=12),
+    "static-end": lambda load: static(load.slots, return_="end"),
+    "static-bucketed": lambda load: static_bucketed(load.slots, 6),
+    "continuous": lambda load: continuous(load.slots),
+    "chunked": lambda load: chunked(load.slots, load.budget_tokens),
+    "paged": lambda load: paged(load.slots, load.budget_tokens, load.block_tokens),
+    "paged-tight": lambda load: paged(load.slots, load.budget_tokens, load.block_tokens, cache_tokens=82),
+    "speculative": lambda load: speculative(load.slots, 3, 0.6, load.budget_tokens, load.block_tokens),
+    "decode-only": lambda load: decode_only(load.slots, load.budget_tokens, load.block_tokens, cache_tokens=82),
+    "shortest-first": lambda load: shortest_first(load.slots),
+    "priority": lambda load: priority(load.slots),
+    "half-done": lambda load: when_half_done(load.slots),
+    "by-the-clock": lambda load: by_the_clock(load.slots),
+    "pairs": lambda load: pairs_leave(load.slots),
+    "least-steps": lambda load: Policy(
+        "least", load.slots, continuous(load.slots).join, finished_rows, least_steps=7
+    ),
+    "together": lambda load: Policy("together", load.slots, continuous(load.slots).join, all_when_all_finished),
+}
 
 
 COSTS = st.one_of(
@@ -203,7 +232,8 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload(
         np.cumsum(gaps).tolist(), prompts, outputs, {one: [one - 1] for one in followers}, draw(COSTS),
         draw(st.integers(1, 8)), draw(st.none() | st.integers(1, 300)), draw(st.none() | st.integers(0, 200)),
-        draw(st.none() | st.integers(60, 150)),
+        draw(st.none() | st.integers(60, 150)), draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)),
+        draw(st.integers(1, 30)), draw(st.integers(1, 9)),
     )  # fmt: skip
 
 
@@ -218,7 +248,7 @@ def check(policy: Policy, workload: Workload) -> None:
 @given(workload=workloads())
 def test_stretches_equal_single_steps(name: str, workload: Workload) -> None:
     """Steps, costs, counts, slots, ends and each token's time are the same, whatever happens on the way."""
-    check(BUILDERS[name](workload.slots), workload)
+    check(BUILDERS[name](workload), workload)
 
 
 @pytest.mark.slow
@@ -227,13 +257,32 @@ def test_stretches_equal_single_steps(name: str, workload: Workload) -> None:
 @given(workload=workloads())
 def test_stretches_equal_single_steps_at_length(name: str, workload: Workload) -> None:
     """The same on 500 workloads each, new ones each time."""
-    check(BUILDERS[name](workload.slots), workload)
+    check(BUILDERS[name](workload), workload)
 
 
-def stretched(policy: Policy, outputs: Sequence[int], cost: CostModel = EVERY_STEP_1_NS) -> list[int]:
+@pytest.mark.parametrize("name", ["continuous", "static", "chunked", "paged", "decode-only"])
+def test_stretches_on_a_roofline_equal_single_steps(name: str) -> None:
+    """Where reading rules at first, and arithmetic once contexts are long: 30 requests on a machine slow at sums."""
+    slow_at_sums = replace(HARDWARE["h100-sxm"], peak_flop_per_s=1.4e13)
+    model = Roofline(slow_at_sums, replace(SHAPES["llama-3.1-8b"], heads=1_024))
+    generator = np.random.default_rng(4)
+    due_ns = np.cumsum(generator.integers(0, 10**9, 30)).tolist()
+    prompts, outputs = generator.integers(1, 60, 30).tolist(), generator.integers(1, 900, 30).tolist()
+    load = Workload(due_ns, prompts, outputs, {}, model, 4, None, None, None, [0] * 30, 64, 16)
+    check(BUILDERS[name](load), load)
+    ruled_by = {part.read_ps >= part.maths_ps for part in (model.parts(decode(4, kv)) for kv in (40, 2_000))}
+    assert ruled_by == {True, False}
+
+
+def decode(rows: int, kv_tokens: int) -> StepWork:
+    return StepWork("decode", 0, rows, 0, 0, 0, 0, 0, 0, 0, kv_tokens)
+
+
+def stretched(policy: Policy, outputs: Sequence[int], cost: Any = EVERY_STEP_1_NS, prompts: int = 4) -> list[int]:
     """n_steps of each row of the steps that the driver emits."""
     parts: list[RecordingPart] = []
-    play(schedule_of(outputs), engine_of(policy, cost), emit=parts.append)
+    build = engine_of if policy.budget_tokens is None else paged_engine_of
+    play(schedule_of(outputs, prompts=prompts), build(policy, cost), emit=parts.append)
     return [int(steps) for part in parts for steps in part.tables["steps"]["n_steps"]]
 
 
@@ -247,6 +296,36 @@ def test_rows_grow_with_events_and_not_with_tokens() -> None:
 def test_a_stretch_ends_where_another_law_takes_over() -> None:
     """100 flat against 1 + 10 a token of the cache, 4 at first: the second rules from the seventh decode on."""
     assert stretched(one_by_one(), [30], Crossing(100, 0, 10, 0)) == [1, 5, 24]
+
+
+def test_prompts_in_chunks_are_stepped_and_the_decodes_between_them_are_not() -> None:
+    """10 + 10 tokens, 4 a step: 4, 4, 2 + 2, and, beside a decode, 3, 3 and 2."""
+    assert stretched(chunked(2, budget_tokens=4), [900, 50], prompts=10) == [1, 1, 1, 1, 1, 1, 49, 847]
+    assert stretched(chunked(2, budget_tokens=64), [900, 50], prompts=10) == [1, 49, 850]
+
+
+def test_a_stretch_stops_before_the_step_that_needs_a_block_too_many() -> None:
+    """Two of 4 tokens in 8 blocks of 4: from 16 tokens each on, the second must go.
+
+    It comes back when the first has ended, and computes its 17 tokens anew.
+    """
+    assert stretched(paged(2, 64, block_tokens=4, cache_tokens=32), [20, 20]) == [1, 12, 1, 6, 1, 6]
+
+
+def test_who_was_preempted_gets_nothing_of_the_steps_in_which_it_waits() -> None:
+    """The last has 9 tokens when it goes; the others' next 6 steps, and the rest, are as step by step."""
+    policy, schedule = paged(3, 64, block_tokens=4, cache_tokens=40), schedule_of([16, 30, 30])
+    together = play(schedule, paged_engine_of(policy))
+    assert_identical(together, play(schedule, Stepwise(paged_engine_of(policy))))
+    assert [step for step, _ in deliveries(together, 2)][:10] == [*range(9), 16]
+
+
+def test_decodes_are_advanced_while_somebody_waits_for_a_block() -> None:
+    """7 blocks of 4: two of 8 tokens take 3 each for their next token, and 3 are free when the first has ended."""
+    parts: list[RecordingPart] = []
+    policy = paged(3, 64, block_tokens=4, cache_tokens=28)
+    play(schedule_of([4, 5, 2], [0, 0, 1], [8, 8, 12]), paged_engine_of(policy), emit=parts.append)
+    assert [int(steps) for part in parts for steps in part.tables["steps"]["n_steps"]] == [1, 3, 1, 1]
 
 
 class Growing(Crossing):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engines.policies import Policy, chunked, continuous, one_by_one, static
+from engines.policies import Policy, chunked, continuous, one_by_one, priority, static
 from engines.slots import SlotEngine
 from loadgen.engine_spec import make_engine
 from loadgen.fleet import part_of, play_fleet
@@ -74,6 +74,14 @@ def test_who_is_answered_exactly_at_an_arrival_is_not_counted() -> None:
     for due_ns, expected in ((11, 1), (10, 0)):
         schedule = schedule_of([100, 10, 1], [0, 1, due_ns])
         assert least_loaded(schedule, 2, engines(one_by_one())).tolist() == [0, 1, expected]
+
+
+def test_a_router_sees_classes_served_in_their_order() -> None:
+    """Replica 0 has one of 10 tokens, then 5 and 100: the better class of the last leaves two unanswered at 20."""
+    for classes, expected in (([0, 0, 1, 0, 0, 0], 1), ([0] * 6, 0)):
+        schedule = schedule_of([10, 12, 5, 200, 100, 1], [0, 1, 2, 3, 4, 20], classes=classes)
+        chosen = least_loaded(schedule, 2, engines(priority(1))).tolist()
+        assert chosen[:5] == [0, 1, 0, 1, 0] and chosen[5] == expected
 
 
 def in_flight_at_arrival(schedule: Schedule, served_ns: np.ndarray, replica: np.ndarray, request_id: int) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 
 from loadgen.plan_options import PlanOptions
 from loadgen.planning import Plan, Tried, plan, setups
-from results.schedule import Schedule, make_schedule
+from results.schedule import COOLDOWN, FILL, MEASURE, Schedule, make_schedule
 from results.slo import parse_slo
 
 ONE_KIND = PlanOptions(hardware=("h100-sxm",), price_per_h=(2.0,), engine=("continuous",), batches=(64,), degrees=(1,))
@@ -103,6 +103,8 @@ def test_a_policy_without_a_batch_and_one_with_its_own_are_tried_once() -> None:
         (replace(ONE_KIND, price_per_h=()), "ttft<=1s", "--price is given 0 times for 1"),
         (replace(ONE_KIND, engine=("fast",)), "ttft<=1s", "unknown engine 'fast'"),
         (replace(ONE_KIND, engine=("static,executor=cost",)), "ttft<=1s", "names an executor"),
+        (replace(ONE_KIND, engine=("decode-only",)), "ttft<=1s", "computes no prompts: give --pools"),
+        (replace(ONE_KIND, pools=((1, 1),), prefill_engine="fast"), "ttft<=1s", "unknown engine 'fast'"),
         (replace(ONE_KIND, hardware=("h99",)), "ttft<=1s", "unknown hardware 'h99'"),
         (replace(ONE_KIND, model="llama-3.1-405b"), "ttft<=1s", "take more of them"),
         (ONE_KIND, "ttft<=1s,tpot<=50ms,fluidity>=0.9", "leave fluidity out"),
@@ -112,3 +114,54 @@ def test_what_cannot_be_planned_is_one_line(options: PlanOptions, slo: str, line
     """The value and the remedy."""
     with pytest.raises(ValueError, match=line):
         plan(busy_hour(10), parse_slo(slo), options)
+
+
+POOLS = replace(ONE_KIND, pools=((1, 1), (1, 3)), batches=(64,))
+
+
+def test_pools_are_tried_beside_replicas_that_do_both() -> None:
+    """Each proportion on each degree, bought as a whole."""
+    told = [
+        (one.words.split(",")[0], one.devices, one.price_per_h) for one in setups(replace(POOLS, degrees=(1, 2)))
+    ]
+    assert told == [
+        ("continuous", 1, 2.0), ("(1 x chunked", 2, 4.0), ("(1 x chunked", 4, 8.0),
+        ("continuous", 2, 4.0), ("(1 x chunked", 4, 8.0), ("(1 x chunked", 8, 16.0),
+    ]  # fmt: skip
+
+
+def test_pools_win_where_a_stalled_token_is_what_costs() -> None:
+    """A limit on TPOT just above a decode step: prompts of 4,000 tokens beside it need far more replicas."""
+    generator = np.random.default_rng(5)
+    due = np.cumsum(generator.exponential(1e9 / 12, 120)).astype(int)
+    schedule = make_schedule(due, [4_000] * 120, generator.integers(20, 60, 120))
+    found = plan(schedule, parse_slo("ttft<=2s,tpot<=8ms"), replace(POOLS, dearer_ratio=4.0))
+    assert found.cheapest is not None and found.cheapest.setup.prefill_engine is not None
+    assert found.cheapest.devices == found.cheapest.replicas * found.cheapest.setup.devices
+    whole = [one for one in found.tried if one.meets and one.setup.prefill_engine is None]
+    assert all(one.price_per_h > found.cheapest.price_per_h for one in whole)
+
+
+def test_requests_around_the_measured_ones_are_played_and_not_judged() -> None:
+    """A fill of prompts that are far too late by themselves: the measured one alone decides, and waits for them."""
+    told = []
+    for fills in (0, 2):
+        phases = [FILL] * fills + [MEASURE, COOLDOWN]
+        prompts = [30_000] * fills + [100, 30_000]
+        schedule = make_schedule([0] * fills + [1, 2], prompts, [5] * len(prompts), phase=phases)
+        (one,) = plan(schedule, parse_slo("ttft<=1500ms"), replace(ONE_KIND, batches=(1,), most_devices=1)).tried
+        assert one.limit_ratio is not None and one.attainment_fraction == (0.0 if fills else 1.0)
+        told.append(one.limit_ratio)
+    assert told[0] < 0.01 and told[1] > 1
+
+
+def test_a_slow_link_is_felt() -> None:
+    """A cache of 4,000 x 128 KiB over 1 GB/s is more than half a second under way."""
+    schedule, limits = make_schedule([0], [4_000], [5]), parse_slo("ttft<=60s")
+    late = []
+    for link_bytes in (1_000_000_000, 50_000_000_000):
+        found = plan(schedule, limits, replace(POOLS, engine=(), link_bytes=link_bytes))
+        assert found.cheapest is not None and found.cheapest.figures_ms is not None
+        late.append(found.cheapest.limit_ratio)
+    assert late[0] is not None and late[1] is not None
+    assert (late[0] - late[1]) * 60 == pytest.approx(4_000 * 131_072 * (1e-9 - 2e-11), rel=1e-6)

@@ -25,6 +25,18 @@ def test_a_plan_is_a_document_and_a_page(tmp_path: Path) -> None:
     assert "1 x continuous,batch=8" in text and '<script src="http' not in text
 
 
+def test_pools_are_named_with_both_of_their_engines(tmp_path: Path) -> None:
+    """In the document, on the page and in the table, with the link between them."""
+    page = tmp_path / "plan.html"
+    words = [*WORDS, "--pools", "1:2", "--link", "25GB", "--dearer", "4", "--out", str(page)]
+    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    pools = [one for one in found["tried"] if one["prefill_replicas"]]
+    assert pools and all(one["devices"] == 3 and one["decode_replicas"] == 2 for one in pools)
+    assert found["link_bytes"] == 25_000_000_000
+    assert "1 x (1 x chunked,batch=16" in page.read_text() and "+ 2 x decode-only,batch=8" in page.read_text()
+    assert "chunked + decode-only" in page.read_text()
+
+
 def test_a_plan_without_an_answer_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     """6, with page and table all the same."""
     page = tmp_path / "plan.html"
@@ -37,6 +49,8 @@ def test_a_plan_without_an_answer_has_an_exit_code_of_its_own(tmp_path: Path) ->
     ("words", "line"),
     [
         ([*WORDS, "--hardware", "l4", "--hardware", "h200"], "--price is given 1 times for 2"),
+        ([*WORDS, "--pools", "1-3"], "--pools: '1-3' does not say two pools"),
+        ([*WORDS, "--pools", "1:0"], "--pools: '0' is not a whole number"),
         ([*WORDS, "--router", "best"], "--router: 'best' is not one of"),
         ([*WORDS, "--attainment", "99"], "--attainment: '99' is not a share"),
         (["run", "--rate", "4", "--hardware", "h100-sxm", "--clock", "real"], "--hardware h100-sxm needs --clock"),
