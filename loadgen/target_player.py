@@ -187,6 +187,7 @@ class TargetPlayer:
             "synthetic_prompts": True,
             "speculated": server.get("speculating"),
             "slots_observed": server.get("unused_slot_fraction") is not None,
+            "server_steps": self._watch.steps_told or None,
         }
 
     @property

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from results.report.folder import Folder
+from results.report.server_steps import own_step_advice, own_step_table
 from results.report.server_table import advice, server_table
 from results.report.table import Table
 from results.report.wire_tables import (
@@ -47,6 +48,9 @@ class HttpSection:
     ends: Table
     server: Table
     advice: tuple[str, ...]
+    own_steps: Table | None
+    """Where its slots went by its own steps, if it told them."""
+    own_advice: tuple[str, ...]
 
 
 def http_section(folder: Folder) -> HttpSection:
@@ -61,4 +65,6 @@ def http_section(folder: Folder) -> HttpSection:
     for title, columns, caption in parts:
         table = wire_table(folder, columns, caption)
         blocks.append(Block(title, table, downwards(table) if folder.kind == "run" else ()))
-    return HttpSection(phase_table(folder), tuple(blocks), ends_table(folder), server_table(folder), advice(folder))
+    own = own_step_table(folder), own_step_advice(folder)
+    told = server_table(folder), advice(folder)
+    return HttpSection(phase_table(folder), tuple(blocks), ends_table(folder), *told, *own)

@@ -27,7 +27,8 @@ def server_table(folder: Folder) -> Table:
             cells = tuple(_short(observed_cell(points, name, spelling)) for _, name, spelling in FIGURES)
             rows.append(Row(Cell(f"{engine} @ {short_load(load)}", _kind(points)), cells, at == 0))
     caption = (
-        "In the window of the run, over all engines behind the address. unused_slot_fraction = 1 - slot-steps that "
+        "From the run's start to its end, or in the measured window where fill or cool-down surround it; over all "
+        "engines behind the address. unused_slot_fraction = 1 - slot-steps that "
         "made a token / (steps x slots)."
     )
     return Table(caption, (), (Heading("Server"), *(heading for heading, _, _ in FIGURES)), tuple(rows), "scorecard")

@@ -5,19 +5,27 @@ from results.report.charts import Chart
 from results.report.folder import Folder
 from results.report.load_words import load_text, short_load
 from results.report.plain import chart_label
+from results.report.server_steps import own_shares_of
 
 
 def share_charts(folder: Folder) -> tuple[Chart, ...]:
-    """Slot time shares: one picture an engine, one bar a load."""
+    """Slot time shares: one picture an engine, one bar a load; of servers those that told their own steps."""
+    local = folder.local_engines
+    found = ((number, engine, _shares(folder, engine)) for number, engine in enumerate(folder.engines))
     return tuple(
-        _share_chart(folder, number, engine)
-        for number, engine in enumerate(folder.engines)
-        if engine in folder.local_engines
+        _share_chart(folder, number, engine, shares)
+        for number, engine, shares in found
+        if engine in local or any(shares.values())
     )
 
 
-def _share_chart(folder: Folder, number: int, engine: str) -> Chart:
-    shares = {load: dict(shares_of(folder.at(engine, load))) for load in folder.loads}
+def _shares(folder: Folder, engine: str) -> dict[str, dict[str, float]]:
+    """By load."""
+    shares = shares_of if engine in folder.local_engines else own_shares_of
+    return {load: dict(shares(folder.at(engine, load))) for load in folder.loads}
+
+
+def _share_chart(folder: Folder, number: int, engine: str, shares: dict[str, dict[str, float]]) -> Chart:
     labels = [chart_label(short_load(load).removesuffix("/s")).replace(" ", "<br>") for load in folder.loads]
     traces = tuple(
         {
@@ -37,7 +45,8 @@ def _share_chart(folder: Folder, number: int, engine: str) -> Chart:
         "xaxis": {"type": "category", "tickangle": 0, "title": {"text": "offered rate, requests/s"}},
         "yaxis": {"range": [0, 1], "tickformat": ".0%", "title": {"text": "share of slot time"}},
     }
-    return Chart(f"shares-{number}", f"Slot time of {engine}", _share_caption(shares), traces, layout)
+    title = f"Slot time of {engine}" + (", by its own steps" if engine in folder.servers else "")
+    return Chart(f"shares-{number}", title, _share_caption(shares), traces, layout)
 
 
 def _share_caption(shares: dict[str, dict[str, float]]) -> str:

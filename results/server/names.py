@@ -2,6 +2,11 @@
 
 SERVER_FILE = "server.parquet"
 STREAM_ENDING = "-server.arrows"
+STEPS_FILE = "server_steps.parquet"
+STEPS_PART = "0000-journal.arrows"
+"""The server's own steps as they were told, beside how they were fetched."""
+STEPS_TOLD = b"tokenload_steps"
+"""Under which key of a file's metadata the latter stands."""
 INTEGERS = ("round", "t_ns", "request_ns")
 """Number of the round of requests; just before the request; how long it took until its last byte."""
 TEXTS = ("url", "name", "labels")

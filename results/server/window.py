@@ -67,7 +67,8 @@ def open_window(rounds: Rounds, server: Server, start_ns: int, end_ns: int | Non
         inside &= rounds.t_ns <= end_ns
     at = int64(inside.nonzero()[0])
     if len(at) < 2:  # noqa: PLR2004 - a difference has two ends
-        raise NotObservableError(f"it answered {len(at)} times while the run lasted{_because(server.failure)}")
+        seen = f"it answered {len(at)} times in the time that counts, and a difference needs 2"
+        raise NotObservableError(f"{seen}{_because(server.failure)}")
     window = ServerWindow(rounds, server, at)
     for values in rounds.find(server, PROCESS_START).values():
         told = values[at]

@@ -26,6 +26,10 @@ class Order:
     ca_file: str | None = None
     unix_socket: str | None = None
     """Path of a socket that places of `origin_url` are reached through."""
+    steps_url: str = field(default="", repr=False)
+    """Where the target may tell its own steps; empty: nobody asks."""
+    steps_file: str = ""
+    """What came of that."""
     period_s: float = PERIOD_S
     timeout_s: float = TIMEOUT_S
 

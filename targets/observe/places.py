@@ -43,6 +43,13 @@ def metrics_urls_of(base_url: str) -> tuple[str, ...]:
     return tuple(urlunsplit((parts.scheme, parts.netloc, f"{root}/{name}", "", "")) for name in AT_FIRST)
 
 
+def steps_url_of(base_url: str) -> str:
+    """Where `tokenload serve` tells its steps, beside its API; no other server has such a place."""
+    parts = urlsplit(_over_http(base_url))
+    root = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    return urlunsplit((parts.scheme, parts.netloc, f"{root}/tokenload/steps", "", ""))
+
+
 def check_urls(urls: Sequence[str]) -> None:
     """ValueError, in one line with the remedy, for what cannot be asked."""
     if len(urls) > MOST_PLACES:

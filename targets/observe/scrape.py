@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from results.server.names import STREAM_ENDING
+from results.server.names import STEPS_PART, STREAM_ENDING
 from targets.observe.order import PERIOD_S, STOP, Order
 from targets.observe.places import check_urls
 
 FIRST_WITHIN_S = 2.0
 END_WITHIN_S = 4.0
 """Its last round lasts at most a second; the rest is for a busy machine."""
+STEPS_WITHIN_S = 10.0
+"""More, where the server may tell its steps: they are fetched behind that round, or given up by then."""
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -36,6 +38,8 @@ class ServerScrape:
     verify_tls: bool = True
     ca_file: Path | None = None
     unix_socket: Path | None = None
+    steps_url: str = field(default="", repr=False)
+    """Where the target may tell its own steps; empty: nobody asks."""
     period_s: float = PERIOD_S
     silent: tuple[str, ...] = ()
     """After `first_scrape`: the places that told nothing, each with the reason."""
@@ -74,13 +78,13 @@ class ServerScrape:
         self._tell(json.dumps({"t0_ns": t0_ns}).encode() + b"\n")
 
     def stop(self) -> Path | None:
-        """Let it ask a last time and end, within 4 s; the stream it wrote, None where it wrote none."""
+        """Let it ask a last time and end, within 4 s, 14 where it fetches steps; the stream it wrote, None: none."""
         if self._process is None:
             return None
         self._tell(STOP)
         process, self._process = self._process, None
         try:
-            process.communicate(timeout=END_WITHIN_S)
+            process.communicate(timeout=END_WITHIN_S + (STEPS_WITHIN_S if self.steps_url else 0))
         except (subprocess.TimeoutExpired, OSError, ValueError):
             process.kill()
             process.communicate()
@@ -98,6 +102,8 @@ class ServerScrape:
             ca_file=None if self.ca_file is None else str(self.ca_file),
             unix_socket=None if self.unix_socket is None else str(self.unix_socket),
             period_s=self.period_s,
+            steps_url=self.steps_url,
+            steps_file=str((self.parts / STEPS_PART).absolute()),
         )
 
     def _path(self) -> Path:

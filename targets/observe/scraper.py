@@ -1,7 +1,8 @@
 """The process that asks a server about itself: `python -m targets.observe.scraper`, its order on standard input.
 
 It asks every place at the start, says on standard output that it has, asks again on the whole seconds of the run and
-once more at the end. The end is the word `stop`, the end of its input, or its parent's: whoever dies, it ends.
+once more at the end; then it fetches the steps of a server that tells them. The end is the word `stop`, the end of its
+input, or its parent's: whoever dies, it ends.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from targets.observe.exposition import Exposition, Page
 from targets.observe.order import STOP, Order, read_order
 from targets.observe.places import Place, add, beside, places_of
 from targets.observe.rows import MOST_ROWS, RowStream, read_answer, rows_of, start_row
+from targets.observe.step_records import StepRecords
 
 NS_PER_S = 1_000_000_000
 POLITE = 5
@@ -28,10 +30,9 @@ KIND_MARKS = {"llamacpp:": "llamacpp", "vllm:": "vllm", "sglang:": "sglang"}
 class Rounds:
     """Rounds of requests to all places of one order."""
 
-    def __init__(self, order: Order, stream: RowStream) -> None:
-        """Inside a running loop."""
-        self._order, self._stream = order, stream
-        self._asker = Asker(order)
+    def __init__(self, order: Order, stream: RowStream, asker: Asker) -> None:
+        """Asks nothing yet."""
+        self._stream, self._asker = stream, asker
         self._places = places_of(order.urls)
         self._readers: dict[str, Exposition] = {}
         self._secrets = secrets_of(order)
@@ -49,10 +50,6 @@ class Rounds:
         """The places that may tell something new."""
         self.number += 1
         self.write(await self._round([place for place in self._places if last or not place.once]))
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await self._asker.close()
 
     async def _round(self, places: list[Place]) -> list[Told]:
         return await self._ask([place for place in places if place.shown not in self._gone])
@@ -98,27 +95,39 @@ class Timetable:
 
 
 async def scrape(order: Order, reader: asyncio.StreamReader, stream: RowStream) -> None:
-    """All rounds of a run."""
-    rounds = Rounds(order, stream)
-    timetable = Timetable(order.period_s)
+    """All rounds of a run, and behind the last one the server's own steps."""
+    asker = Asker(order)
+    rounds, records = Rounds(order, stream, asker), StepRecords(order, asker)
     try:
-        told = await rounds.first()
+        told, _ = await asyncio.gather(rounds.first(), records.stand())
         _say({"silent": [f"{answer.place.shown}: {answer.reason}" for answer, page in told if page is None]})
         rounds.write(told)
         os.nice(POLITE)
-        while (line := await _line(reader, timetable.next_ns)) != STOP:
-            if line is None and os.getppid() == order.parent_id:
-                await rounds.again()
-                timetable.done(time.perf_counter_ns(), stream.written_rows)
-            elif line:
-                t0_ns = int(json.loads(line)["t0_ns"])
-                stream.write([start_row(rounds.number, t0_ns)])
-                timetable.start_run(t0_ns)
-            else:
-                break
+        told_to_stop = await _scrape_on(order, reader, stream, rounds, records)
         await rounds.again(last=True)
+        if told_to_stop:
+            await records.fetch()
     finally:
-        await rounds.close()
+        await asker.close()
+
+
+async def _scrape_on(
+    order: Order, reader: asyncio.StreamReader, stream: RowStream, rounds: Rounds, records: StepRecords
+) -> bool:
+    """Round after round until somebody says stop; False: nobody is left who could."""
+    timetable = Timetable(order.period_s)
+    while (line := await _line(reader, timetable.next_ns)) != STOP:
+        if line is None and os.getppid() == order.parent_id:
+            await rounds.again()
+            timetable.done(time.perf_counter_ns(), stream.written_rows)
+        elif line:
+            t0_ns = int(json.loads(line)["t0_ns"])
+            stream.write([start_row(rounds.number, t0_ns)])
+            timetable.start_run(t0_ns)
+            await records.begin()
+        else:
+            return False
+    return True
 
 
 async def _line(reader: asyncio.StreamReader, until_ns: int) -> bytes | None:

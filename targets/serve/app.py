@@ -96,7 +96,8 @@ class Server:
         since = request.query.get("since", "0")
         if not re.fullmatch("[0-9]{1,18}", since):
             raise Refusal("since must be the number of a step, from 0 on", "since")
-        return _json(self.journal.document(int(since)) | {"slots": self.told.get("slots")})
+        told = {"slots": self.told.get("slots"), "started_s": self.started_s}
+        return _json(self.journal.document(int(since)) | told)
 
 
 async def _whole(generation: Generation, wording: Wording) -> web.Response:

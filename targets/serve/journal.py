@@ -49,12 +49,14 @@ class Journal:
         return dict(zip(COLUMNS, rows.T.copy(), strict=True))
 
     def document(self, first_step: int) -> dict[str, Any]:
-        """`since` for a reply: `next` is what to ask for then, `missed` how many had been dropped by now."""
+        """`since` for a reply: `next` is what to ask for then, `missed` how many had been dropped by now, `made` how
+        many steps there have been, which is the number of the next one."""
         table = self.since(first_step, MOST_FETCHED_STEPS)
         told = table["step"].tolist()
         return {
             "next": told[-1] + 1 if told else max(first_step, 0),
             "missed": told[0] - first_step if told else 0,
+            "made": self._next_step,
             "kinds": KINDS,
             "steps": {name: _nullable(values) for name, values in table.items()},
         }

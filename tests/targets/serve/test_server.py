@@ -311,12 +311,12 @@ def test_the_journal_keeps_the_newest_steps() -> None:
     journal = Journal(kept_steps=8)
     filled(journal, 20)
     document = journal.document(5)
-    assert (document["missed"], document["next"]) == (7, 20)
+    assert (document["missed"], document["next"], document["made"]) == (7, 20, 20)
     assert document["steps"]["step"].tolist() == list(range(12, 20))
     assert document["steps"]["start_ns"].tolist() == [number * 10 for number in range(12, 20)]
     assert journal.since(3, most_steps=2)["step"].tolist() == [12, 13]
     assert journal.document(20)["next"] == 20
-    assert journal.document(99)["next"] == 99
+    assert (journal.document(99)["next"], journal.document(99)["made"]) == (99, 20)
 
 
 def read_back(folder: Path) -> dict[str, Sequence[int | None]]:
