@@ -45,7 +45,8 @@ def _check_source(config: RunConfig) -> None:
         _refuse(config.arrival not in ("poisson", "burst"), own_times)
         _refuse(config.duration_ns is not None, f"{own} has its own times: use --{'window' if replay else 'requests'}")
         _refuse(replay and config.requests is not None, "a trace has its own requests: use --limit")
-        for name in ("prompt_tokens", "output_tokens", "fill_requests", "cooldown_requests"):
+        fixed = ("prompt_tokens", "output_tokens", *(() if replay else ("fill_requests", "cooldown_requests")))
+        for name in fixed:
             changed = getattr(config, name) != table[name][0].default
             _refuse(changed, f"{own} has its own requests: leave {table[name][1].flag} out")
 

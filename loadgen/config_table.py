@@ -72,8 +72,8 @@ class RunConfig:
         "--duration", parse_duration_ns, "arrivals for so long, in place of --requests", "workload", unit="60s",
         show=format_duration_ns,
     )  # fmt: skip
-    fill_requests: int = row(
-        "--fill", parse_whole, "requests before the measured ones, to bring the load up", "workload", 0, unit="N"
+    fill_requests: int | None = row(
+        "--fill", parse_whole, "before the measured, to bring the load up  [closed: one a user]", "workload", unit="N"
     )
     cooldown_requests: int = row(
         "--cooldown", parse_whole, "requests after them, to keep it up", "workload", 0, unit="N"
@@ -96,6 +96,10 @@ class RunConfig:
         "--temperature", parse_temperature, "0: greedy; else sampled", "workload", 0.0, unit="T", show=repr
     )
     eos: str = row("--eos", choice(EOS), "ignore: outputs as long as asked", "workload", "ignore", choices=EOS)
+    allow_empty: bool = row(
+        "--allow-empty", parse_flag, "an answer without a token may meet the SLO", "workload", False, show=show_flag,
+        is_flag=True,
+    )  # fmt: skip
     preset: str | None = row(
         "--preset", choice(PRESETS), "the requests of a published text", "workload", choices=PRESETS
     )
@@ -201,8 +205,8 @@ class RunConfig:
         show=format_duration_ns,
     )  # fmt: skip
     drain_ns: int | None = row(
-        "--drain", parse_duration_ns, "abort the rest so long after the last was due", "run", unit="60s",
-        show=format_duration_ns,
+        "--drain", parse_duration_ns, "abort the rest so long after the last due  [servers: 60s or 5 x p99]", "run",
+        unit="60s", show=format_duration_ns,
     )  # fmt: skip
     slo: str | None = row("--slo", parse_slo_text, "limits for goodput", "run", "ttft<=1s,tpot<=50ms", unit="LIMITS")
     threshold: tuple[tuple[str, float], ...] = row(

@@ -1,4 +1,4 @@
-"""Reproduction: the first run is checked, its workload made anew, and the run made again, on the same schedule.
+"""Reproduction: a first run is checked, its workload made anew, and the run made again, on the same schedule.
 
 The outcome is a verdict of a test of equivalence, REPRODUCED, DIFFERS or INCONCLUSIVE, never "the intervals overlap".
 """
@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from loadgen.config import RunConfig
 from loadgen.original import Original, regenerated
 from loadgen.session import Outcome, execute, prepare, utc_text
 from loadgen.stopped import StoppedError
 from results.comparison.conditions import Difference, differences, refuse, together
-from results.equivalence import MARGIN_RATIO, Likeness
+from results.equivalence import MARGIN_RATIO, Likeness, worst
 from results.gates import LEAST_REQUESTS
 from results.likeness import Likened, conclusion, liken, runs_needed
 from results.outputs import is_greedy, same_outputs
@@ -24,6 +25,7 @@ from results.store import load_run, write_json
 
 SCHEMA_VERSION = 1
 RUNS = 5
+MODELLED = "modelled"
 BIT_FOR_BIT = ("schedule.parquet", "requests.parquet", "tokens.parquet", "steps.parquet", "summary.json")
 """Files that two modelled runs of one config have in common to the byte."""
 Json = dict[str, Any]
@@ -42,14 +44,28 @@ class Reproduction:
     outcomes: list[Outcome] = field(default_factory=list)
 
 
-def plan_reproduction(
-    original: Original, out: str, count: int = RUNS, margin_ratio: float = MARGIN_RATIO
-) -> Reproduction:
-    """ValueError in one line when the workload cannot be made anew."""
-    regenerated(original)
+def plan_reproductions(
+    originals: Sequence[Original], out: str, count: int = RUNS, margin_ratio: float = MARGIN_RATIO
+) -> tuple[Path, tuple[Reproduction, ...]]:
+    """The folder of it all, and one of each, in a folder of its own where there are several.
+
+    ValueError in one line when a workload cannot be made anew: nothing is run then.
+    """
+    for original in originals:
+        regenerated(original)
     started = datetime.now(UTC)
     folder = Path(out) / f"{started:%Y%m%dT%H%M%SZ}-reproduce-{secrets.token_hex(3)}"
-    return Reproduction(original, folder, count, margin_ratio, utc_text(started))
+    places = [folder / "points" / f"{number:03d}" for number in range(len(originals))]
+    one_of = zip(originals, places if len(originals) > 1 else [folder], strict=True)
+    return folder, tuple(Reproduction(one, place, count, margin_ratio, utc_text(started)) for one, place in one_of)
+
+
+def run_reproductions(
+    folder: Path, name: str, planned: Sequence[Reproduction], progress: Progress, allowed: tuple[str, ...] = ()
+) -> Json:
+    """One after another; the document of the only one, or of all of them together. As `run_reproduction` raises."""
+    documents = [run_reproduction(one, progress, allowed) for one in planned]
+    return documents[0] if len(documents) == 1 else together_of(folder, name, documents)
 
 
 def run_reproduction(one: Reproduction, progress: Progress, allowed: tuple[str, ...] = ()) -> Json:
@@ -61,7 +77,7 @@ def run_reproduction(one: Reproduction, progress: Progress, allowed: tuple[str, 
         rows = len(prepared.schedule)
 
         def show(ended_requests: int, number: int = number, rows: int = rows) -> None:
-            progress(f"run {number + 1} of {one.count}", ended_requests, rows)
+            progress(f"{one.original.name}: run {number + 1} of {one.count}", ended_requests, rows)
 
         outcome = execute(prepared, show, one.folder / "runs" / f"{number:03d}", one.count)
         if outcome.stopped:
@@ -69,8 +85,24 @@ def run_reproduction(one: Reproduction, progress: Progress, allowed: tuple[str, 
         one.outcomes.append(outcome)
         found = together([found, differences(one.original.conditions, _conditions(outcome))])
         refuse(found, allowed, one.original.name, "this machine's run")
+        if config.clock == MODELLED and _identical(one.original, outcome):
+            break  # bit for bit, and so would be all others
     document = judge(one, found)
     write_json(one.folder / "reproduce.json", document)
+    return document
+
+
+def together_of(folder: Path, name: str, documents: Sequence[Json]) -> Json:
+    """Of several: a verdict each, and the worst of them as the verdict of all."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "reproductions",
+        "original": name,
+        "verdict": worst([Likeness(one["verdict"]) for one in documents]),
+        "invalid": [{**bad, "point": one["original"]} for one in documents for bad in one["invalid"]],
+        "points": list(documents),
+    }
+    write_json(folder / "reproduce.json", document)
     return document
 
 
@@ -79,12 +111,15 @@ def judge(one: Reproduction, found: Sequence[Difference]) -> Json:
     likened = liken(one.original.summary, [outcome.summary for outcome in one.outcomes], one.margin_ratio)
     outputs = _outputs(one)
     identical = all(_identical(one.original, outcome) for outcome in one.outcomes)
+    if identical:
+        likened = [_bit_for_bit(figure) for figure in likened]
     verdict, why = _verdict(one, likened, outputs, identical)
     kinds = (IDENTITY, PERFORMANCE, INFO)
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "reproduction",
         "original": one.original.name,
+        "subject": subject_of(one.original.config),
         "started_utc": one.started_utc,
         "ended_utc": utc_text(datetime.now(UTC)),
         "verdict": verdict,
@@ -99,6 +134,13 @@ def judge(one: Reproduction, found: Sequence[Difference]) -> Json:
         "invalid": _invalid(one),
         "runs": [outcome.folder.name for outcome in one.outcomes],
     }
+
+
+def subject_of(config: RunConfig) -> str:
+    """Engine or server, and load."""
+    rate = f"{config.rate_rps:g}/s" if config.rate_rps is not None else "its own times"
+    load = {"closed": f"{config.users} users", "burst": "burst"}.get(config.arrival, rate)
+    return f"{config.target or config.engine} at {load}, seed {config.seed}"
 
 
 def _verdict(one: Reproduction, likened: list[Likened], outputs: Json | None, identical: bool) -> tuple[Likeness, str]:
@@ -116,12 +158,19 @@ def _verdict(one: Reproduction, likened: list[Likened], outputs: Json | None, id
     return likeness, text or "no figure could be compared"
 
 
+def _bit_for_bit(figure: Likened) -> Likened:
+    """No test is needed to see that a figure is the same; one that the first run does not give stays without."""
+    if figure.likeness is None:
+        return figure
+    return replace(figure, likeness=Likeness.REPRODUCED, text="the same to the last bit", equivalence=None)
+
+
 def _outputs(one: Reproduction) -> Json | None:
     """Of the first new run against the original; None where only a report is known."""
-    if one.original.recording is None or not one.outcomes:
+    if one.original.folder is None or not one.outcomes:
         return None
-    again = load_run(one.outcomes[0].folder).recording
-    return same_outputs(one.original.recording, again, is_greedy(one.original.info))
+    first, again = (load_run(folder).recording for folder in (one.original.folder, one.outcomes[0].folder))
+    return same_outputs(first, again, is_greedy(one.original.info))
 
 
 def _identical(original: Original, outcome: Outcome) -> bool:

@@ -14,12 +14,15 @@ from loadgen.player import EnginePlayer, Player
 from loadgen.steering import Emit, Progress, Steering, listening
 from loadgen.workload import build_schedule
 from results.conditions import Stamp, begin_stamp, finish, start_again, unfinished
+from results.metrics import events_of
 from results.recording import Recording
 from results.schedule import Schedule
+from results.server.of_run import server_of_run
 from results.slo import parse_slo
 from results.stamp.given import engine_facts, workload_facts
 from results.stamp.occasion import ended_run, since_previous_run_s
 from results.store import COMPLETE, STOPPED, RunFolder, file_sha256
+from results.summary import window
 from results.tables import write_warmup
 from results.verdicts.judged import judged
 from results.verdicts.run_facts import facts_of, stamp_facts
@@ -91,7 +94,8 @@ def execute(
             raise OSError(f"{run.folder} cannot be written on: {emit.error.strerror}; what was written can be read")
         found = player.found()
         run.info.update(found, ended_early=control.reason)
-        run.info["facts"] = {**stamp_facts(conditions), **found.get("facts", {})}
+        run.info["facts"] = {**stamp_facts(conditions), **_limits(config), **found.get("facts", {})}
+        _server_side(run, recording)
         return _finished(run, recording, conditions, control)
 
 
@@ -104,6 +108,20 @@ def _begun(
     stamped = unfinished(stamp)
     info = {**_info(prepared, started), "repeats": repeats, "clean_tree": _is_clean(stamped)}
     return RunFolder(folder or _new_folder(prepared.config, started), prepared.schedule, info, stamped), stamp
+
+
+def _limits(config: RunConfig) -> Json:
+    """How near to the SLO requests are aborted, where they are."""
+    ratio = parse_slo(config.slo).cut_ratio(config.timeout_ns, config.first_timeout_ns) if config.slo else None
+    return {} if ratio is None else {"timeout_slo_ratio": ratio}
+
+
+def _server_side(run: RunFolder, recording: Recording) -> None:
+    """What the server told, of the measured window where that is not the whole run."""
+    if run.info.get("server"):
+        found = server_of_run(run.folder, run.info, recording.schedule, window(recording, events_of(recording)))
+        run.info["server"] = found
+        run.info["facts"]["slots_observed"] = found.get("unused_slot_fraction") is not None
 
 
 def _finished(run: RunFolder, recording: Recording, conditions: Json, control: Steering) -> Outcome:

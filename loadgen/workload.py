@@ -9,7 +9,7 @@ import numpy as np
 from loadgen.arrivals import PROCESSES, due_times_ns
 from loadgen.config import RunConfig
 from loadgen.lengths import draw_lengths
-from loadgen.phases import DEFAULT_REQUESTS, has_phases, open_due_ns, phase_codes
+from loadgen.phases import DEFAULT_REQUESTS, fill_and_cooldown, open_due_ns, phase_codes, phases_of_trace, staggered
 from loadgen.presets import LENGTHS
 from loadgen.prompts import prompt_recipe
 from loadgen.units import NS_PER_S
@@ -28,7 +28,9 @@ def build_schedule(config: RunConfig) -> Schedule:
         "seed": config.seed if config.temperature else None,
     }
     salt = secrets.token_hex(SALT_BYTES) if config.target is not None and not config.same_bytes else None
-    recipe = {"prompt": prompt_recipe(config.seed, salt=salt), "sampling": sampling}
+    recipe: dict[str, Any] = {"prompt": prompt_recipe(config.seed, salt=salt), "sampling": sampling}
+    if config.allow_empty:
+        recipe["allow_empty"] = True
     if config.trace is not None:
         return _replayed(config, recipe)
     if config.preset == "seed1":
@@ -43,7 +45,7 @@ def build_schedule(config: RunConfig) -> Schedule:
 def _generated(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
     process, cv = PROCESSES[config.arrival], config.cv or 1.0
     due_ns, end_ns = open_due_ns(config, cv)
-    if len(due_ns) <= config.fill_requests + config.cooldown_requests:
+    if len(due_ns) <= sum(fill_and_cooldown(config)):
         raise ValueError(f"no request is due in --duration at --rate {config.rate_rps:g} with seed {config.seed}")
     origin = {
         "process": config.arrival,
@@ -58,20 +60,22 @@ def _generated(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
 
 def _phases(config: RunConfig) -> dict[str, Any]:
     """What comes on top of the measured requests, where that was asked for."""
-    if not has_phases(config):
-        return {}
-    return {"fill_requests": config.fill_requests, "cooldown_requests": config.cooldown_requests}
+    fill, cooldown = fill_and_cooldown(config)
+    return {"fill_requests": fill, "cooldown_requests": cooldown} if fill or cooldown else {}
 
 
 def _with_lengths(
     due_ns: Any, config: RunConfig, recipe: dict[str, Any], origin: dict[str, Any], **more: Any
 ) -> Schedule:
     rows = len(due_ns)
+    output_tokens = draw_lengths(rows, config.seed, "output", config.output_tokens)
+    if config.arrival == "closed":
+        output_tokens = staggered(output_tokens, config)
     return make_schedule(
         due_ns,
         draw_lengths(rows, config.seed, "prompt", config.prompt_tokens),
-        draw_lengths(rows, config.seed, "output", config.output_tokens),
-        phase=phase_codes(rows, config.fill_requests, config.cooldown_requests),
+        output_tokens,
+        phase=phase_codes(rows, *fill_and_cooldown(config)),
         recipe=recipe,
         origin=origin,
         **more,
@@ -79,11 +83,15 @@ def _with_lengths(
 
 
 def _closed(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
-    """Users that each send their next request when the last is answered: request i belongs to user i mod users."""
+    """Users that each send their next request when the last is answered: request i belongs to user i mod users.
+
+    The first requests of all users are due at 0; those that are fill are cut (see `staggered`).
+    """
     users, measured = config.users or 1, config.requests or DEFAULT_REQUESTS
-    requests = measured + config.fill_requests + config.cooldown_requests
-    if requests < users:
-        raise ValueError(f"--requests {requests} leaves users without any: ask for at least --users {users}")
+    fill, cooldown = fill_and_cooldown(config)
+    requests = measured + fill + cooldown
+    if measured < users:
+        raise ValueError(f"--requests {measured} leaves users without any: ask for at least --users {users}")
     ids = np.arange(requests)
     first = ids < users
     origin = {
@@ -163,7 +171,7 @@ def _replayed(config: RunConfig, recipe: dict[str, Any]) -> Schedule:
         ),
         recipe,
     )
-    return as_burst(schedule) if config.arrival == "burst" else schedule
+    return as_burst(schedule) if config.arrival == "burst" else phases_of_trace(schedule, config)
 
 
 def as_burst(schedule: Schedule) -> Schedule:

@@ -50,6 +50,16 @@ class Slo:
         """Names of what has a limit."""
         return (*self.limits_ns, *((FLUIDITY,) if self.least_fluidity_fraction is not None else ()))
 
+    def cut_ratio(self, timeout_ns: int | None, first_timeout_ns: int | None) -> float | None:
+        """Of limits after which a request is aborted, whole and before its first token: the smallest one / the limit
+        here that it cuts short. None: none does."""
+        pairs = [
+            (timeout_ns, self.limits_ns.get("e2e")),
+            (timeout_ns, self.limits_ns.get("ttft")),
+            (first_timeout_ns, self.limits_ns.get("ttft")),
+        ]
+        return min((cut_ns / limit_ns for cut_ns, limit_ns in pairs if cut_ns is not None and limit_ns), default=None)
+
     def attained(self, values_ns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
         """Which requests meet all limits. `values_ns` has +inf where a request failed, NaN where a metric is
         undefined for it: an undefined TPOT or stall (one token) passes. Fluidity is a fraction, -inf where failed."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from results.columns import int64
 from results.figure_json import Json, latency
 from results.recording import Recording
+from results.schedule import COOLDOWN, FILL, PHASES
 
 SPLIT = ("ttft", "tpot", "e2e")
 TURNS = 10
@@ -28,6 +29,13 @@ def by_turn(recording: Recording, values_ns: Mapping[str, NDArray[np.float64]], 
     turns = int64(recording.requests["turn"])
     most = int(turns.max(initial=0))
     return _split(values_ns, chosen, _turns(turns, most)) if most > 0 else {}
+
+
+def by_phase(recording: Recording, values_ns: Mapping[str, NDArray[np.float64]]) -> Json:
+    """fill and cooldown -> requests and latencies, which stand in no other figure; empty where all is measured."""
+    phase = int64(recording.schedule.phase)
+    parts = ((PHASES[code], phase == code) for code in (FILL, COOLDOWN))
+    return _split(values_ns, np.ones(len(phase), dtype=np.bool_), parts)
 
 
 def _turns(turns: NDArray[np.int64], most: int) -> Iterator[tuple[str, Mask]]:

@@ -54,6 +54,42 @@ def step_starts_ns(steps: Steps, step: Int64) -> Int64:
     return _after_ps(steps, rows, step - int64(steps["step"])[rows]) // PS_PER_NS
 
 
+def started_between(steps: Steps, begin_ns: int, end_ns: int | None) -> Steps:
+    """The table of the steps that started in [begin, end), end None: ever; a stretch across an edge is cut there."""
+    if begin_ns <= 0 and end_ns is None:
+        return steps
+    rows = len(steps["step"])
+    low, skipped_steps = _place(steps, begin_ns) if begin_ns > 0 else (0, 0)
+    high, taken_steps = _place(steps, end_ns) if end_ns is not None else (rows, 0)
+    last = min(high + bool(taken_steps), rows)
+    cut = {name: values[low:last].copy() for name, values in steps.items()}
+    if not len(cut["step"]):
+        return cut
+    if taken_steps:
+        cut["n_steps"][-1] = taken_steps
+    if skipped_steps:
+        at = np.array([low])
+        if "start_ps" in cut:
+            cut["start_ps"][:1] = _after_ps(steps, at, int64([skipped_steps]))
+            cut["cost_ps"][:1] = int64(cut["cost_ps"])[:1] + int64(cut["cost_slope_ps"])[:1] * skipped_steps
+        cut["step"][:1] = int64(cut["step"])[:1] + skipped_steps
+        cut["n_steps"][:1] = int64(cut["n_steps"])[:1] - skipped_steps
+    return cut
+
+
+def _place(steps: Steps, edge_ns: int) -> tuple[int, int]:
+    """(row, n): all rows before this one started before the edge, and so did its first n steps, not all of them."""
+    row = int(np.searchsorted(starts_ns(steps), edge_ns, side="left")) - 1
+    if row < 0:
+        return 0, 0
+    count = int(steps["n_steps"][row])
+    begun = 1
+    if "start_ps" in steps:
+        each = _after_ps(steps, np.full(count, row), np.arange(count)) // PS_PER_NS
+        begun = int(np.searchsorted(each, edge_ns, side="left"))
+    return (row + 1, 0) if begun == count else (row, begun)
+
+
 def _after_ps(steps: Steps, rows: NDArray[np.intp], taken_steps: Int64) -> Int64:
     """The time in each row's stretch after so many of its steps."""
     slope = int64(steps["cost_slope_ps"])[rows] * (taken_steps * (taken_steps - 1) // 2)

@@ -17,6 +17,7 @@ from results.figure_json import (
     QUANTILES,
     Json,
     Rate,
+    counted_latency,
     latency,
     share,
     with_reasons,
@@ -30,10 +31,10 @@ from results.schedule import COOLDOWN, FILL, MEASURE, PHASES
 from results.slo import FLUIDITY, Slo
 from results.stats import NO_VALUES, quantile
 from results.status import NAMES, Status
-from results.steps import durations, ends_ns, starts_ns
+from results.steps import durations, ends_ns, started_between, starts_ns
 from results.stream_figures import stream_figures
 from results.verdicts.thresholds import Thresholds
-from results.window import planned_window_ns, window_kind
+from results.window import loaded_span_ns, planned_window_ns, span_name, window_kind
 from results.windows import by_window
 
 SCHEMA_VERSION = 1
@@ -68,7 +69,7 @@ def summarise(recording: Recording, slo: Slo | None = None, thresholds: Threshol
     window_ns = window(recording, events)
     values = {name: function(recording, events) for name, function in latencies_of(recording).items()}
     good = chosen & ~metrics.failed(recording)
-    gaps, _ = metrics.gaps_ns(recording, events, good)
+    itl = _gaps(recording, events, good)
     stall_ns = (thresholds or Thresholds()).stall_ns
     fluid, fluidity_figures = _fluidity(recording, events, chosen, slo)
     attained = _attained(recording, values, fluid, slo) if slo is not None else None
@@ -81,7 +82,7 @@ def summarise(recording: Recording, slo: Slo | None = None, thresholds: Threshol
         "requests": _counts(recording, chosen),
         **{f"{name}_ms": latency(values[name][chosen]) for name in values},
         "ttft_ok_ms": latency(values["ttft"][good]),
-        "itl_ms": latency(gaps.astype(np.float64)),
+        "itl_ms": itl,
         "queue_wait_ms": latency(metrics.lag_ns(recording)[chosen]),
         "admission_wait_ms": _admission(recording, chosen),
         "stalls": _stalls(values["stall"][good], stall_ns),
@@ -92,18 +93,26 @@ def summarise(recording: Recording, slo: Slo | None = None, thresholds: Threshol
         "in_run": uncertainty(recording, values, chosen, attained),
         "windows": by_window(recording, values, chosen, window_ns, attained),
         "by_class": splits.by_class(recording, values, chosen),
+        "by_phase": splits.by_phase(recording, values),
         "by_turn": splits.by_turn(recording, values, chosen),
-        "slots": _slots(recording),
+        "slots": _slots(recording, loaded_span_ns(recording.schedule, window_ns)),
         "little_error_ns": metrics.little_error_ns(recording),
-        **_of_streams(recording, gaps, chosen),
+        **_of_streams(recording, itl, chosen),
     }
 
 
-def _of_streams(recording: Recording, gaps: Int64, chosen: NDArray[np.bool_]) -> Json:
+def _gaps(recording: Recording, events: Events, good: NDArray[np.bool_]) -> Json:
+    """All gaps between deliveries, each counted once for every request that had it."""
+    if events.spans is not None:
+        return counted_latency(*events.spans.gaps_ns(good))
+    return latency(metrics.gaps_ns(recording, events, good)[0].astype(np.float64))
+
+
+def _of_streams(recording: Recording, itl: Json, chosen: NDArray[np.bool_]) -> Json:
     """icl_ms: the gaps between events under a name that promises no more, however many tokens an event holds."""
     if recording.token_t_ns is None:
         return {}
-    return {"icl_ms": latency(gaps.astype(np.float64)), **stream_figures(recording, chosen)}
+    return {"icl_ms": {**itl, "reasons": dict(itl["reasons"])}, **stream_figures(recording, chosen)}
 
 
 def window(recording: Recording, events: Events) -> tuple[int, int]:
@@ -127,7 +136,7 @@ def _makespan(recording: Recording, events: Events) -> tuple[int, int]:
     begin_ns = int(measured.min()) if (phase == FILL).any() and len(measured) else 0
     if (phase == COOLDOWN).any():
         return begin_ns, int(measured.max(initial=begin_ns))
-    return begin_ns, int(events.t_ns.max()) if len(events.t_ns) else 0
+    return begin_ns, events.latest_ns
 
 
 def _phases(recording: Recording) -> Json:
@@ -182,15 +191,13 @@ def _admission(recording: Recording, chosen: NDArray[np.bool_]) -> Json:
 
 
 def _rates(recording: Recording, events: Events, chosen: NDArray[np.bool_], window_ns: tuple[int, int]) -> Json:
-    owner = np.repeat(np.arange(len(chosen)), np.diff(recording.token_offsets))
-    inside = (events.t_ns >= window_ns[0]) & (events.t_ns <= window_ns[1])
-    output = float(metrics.tokens_by_event(recording, events)[inside].sum())
-    starts = events.first[events.delivered & chosen]
-    begun = owner[starts][inside[starts]]
+    output = float(metrics.tokens_within(recording, events, window_ns))
+    firsts_ns = events.firsts_ns
+    begun = np.flatnonzero(events.delivered)[(firsts_ns >= window_ns[0]) & (firsts_ns <= window_ns[1])]
     ends = int64(recording.requests["end_ns"])
     ended = metrics.completed(recording) & (ends >= window_ns[0]) & (ends <= window_ns[1])
     per_second = Rate(window_ns[1] - window_ns[0])
-    makespan = Rate(int(events.t_ns.max()) if len(events.t_ns) else 0)
+    makespan = Rate(events.latest_ns)
     due = np.sort(int64(recording.requests["due_ns"])[chosen])
     figures = {
         "offered_rps": (recording.schedule.origin.get("rate_rps"), NOT_ASKED),
@@ -211,8 +218,10 @@ def _realised(due_ns: Int64) -> tuple[float | None, str]:
 
 
 def _attained(recording: Recording, values_ns: Values, fluid: NDArray[np.float64], slo: Slo) -> NDArray[np.bool_]:
-    """Requests that answered, and within every limit."""
-    answered = metrics.completed(recording) & ~np.isnan(values_ns["ttft"])
+    """Requests that answered, and within every limit; with nothing only where the workload allows that."""
+    answered = metrics.completed(recording)
+    if not recording.schedule.recipe.get("allow_empty"):
+        answered &= ~np.isnan(values_ns["ttft"])
     return slo.attained({**values_ns, FLUIDITY: fluid}) & answered
 
 
@@ -253,13 +262,15 @@ def _fluidity(
     return value, {"requests": len(shares), **with_reasons(figures)}
 
 
-def _slots(recording: Recording) -> Json:
-    steps = recording.steps
-    if not bool(steps["told"].any()):
+def _slots(recording: Recording, span_ns: tuple[int, int | None]) -> Json:
+    """Of the steps that started in the span: fill and cool-down have slots of their own."""
+    if not bool(recording.steps["told"].any()):
         names = ("wasted_slot_fraction", "unused_slot_fraction", "padding_fraction", "slot_time_share")
         return with_reasons(dict.fromkeys((*names, "held_back_fraction"), (None, NOT_TOLD)))
+    steps = started_between(recording.steps, *span_ns)
     spent, busy = slots.slot_steps(steps), slots.slot_steps(steps, slots.BUSY_STATES)
     return {
+        "span": span_name(span_ns),
         "steps": int(steps["n_steps"].sum()),
         "busy_ns": int((ends_ns(steps) - starts_ns(steps)).sum()),
         **with_reasons(
@@ -270,7 +281,7 @@ def _slots(recording: Recording) -> Json:
                 "wasted_slot_fraction": (slots.wasted_slot_fraction(steps), NO_VALUES),
                 "unused_slot_fraction": (slots.unused_slot_fraction(steps), NO_VALUES),
                 "padding_fraction": (slots.padding_fraction(steps), NO_VALUES),
-                "held_back_fraction": (waits.held_back_fraction(recording), NO_VALUES),
+                "held_back_fraction": (waits.held_back_fraction(recording, span_ns), NO_VALUES),
                 "slot_time_share": (slots.slot_time_share(steps, durations(steps)), NO_VALUES),
             }
         ),

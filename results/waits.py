@@ -42,8 +42,11 @@ def admission_waits(recording: Recording) -> AdmissionWaits | None:
     return AdmissionWaits(has.nonzero()[0], start - due, step, collect, start - due - step - collect)
 
 
-def held_back_fraction(recording: Recording) -> float | None:
-    """Time with requests waiting while no step runs / run time; None when nothing ran or nobody tells."""
+def held_back_fraction(recording: Recording, span_ns: tuple[int, int | None] = (0, None)) -> float | None:
+    """Time with requests waiting while no step runs / run time; None when nothing ran or nobody tells.
+
+    Of a part of the run where told so; end None: to the run's end.
+    """
     requests = recording.requests
     due = int64(requests["due_ns"])
     began = ~is_null(due) & (due != NULL)
@@ -56,9 +59,10 @@ def held_back_fraction(recording: Recording) -> float | None:
     left[has] = step_starts_ns(recording.steps, admitted[has])
     run_ns = int(max(ends[-1], left[began].max()))
     held = _union(due[began], np.maximum(left[began], due[began]))
-    idle_from = np.concatenate([[0], ends])
-    idle_to = np.concatenate([begins, [run_ns]])
-    return _overlap(held, idle_from, idle_to) / run_ns if run_ns else None
+    low, high = span_ns[0], run_ns if span_ns[1] is None else span_ns[1]
+    idle_from = np.clip(np.concatenate([[0], ends]), low, high)
+    idle_to = np.clip(np.concatenate([begins, [run_ns]]), low, high)
+    return _overlap(held, idle_from, idle_to) / (high - low) if high > low else None
 
 
 def _busy_before(begins: Int64, ends: Int64, t_ns: Int64) -> Int64:

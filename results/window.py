@@ -1,14 +1,31 @@
 """The measured window of a schedule: when what counts begins and ends, as planned."""
 
+from collections.abc import Sequence
+
 from results.columns import is_null
 from results.schedule import COOLDOWN, FILL, MEASURE, Schedule
 
 MAKESPAN = "makespan"
+WHOLE_RUN, MEASURED = "whole run", "measured window"
 
 
 def window_kind(schedule: Schedule) -> str:
     """`schedule` and `trace`: by due times. `makespan`: to the last token."""
     return str(schedule.origin.get("window", {}).get("kind", "schedule"))
+
+
+def loaded_span_ns(schedule: Schedule, window_ns: Sequence[int]) -> tuple[int, int | None]:
+    """Of which time slots and servers tell: the window as far as a fill or a cool-down bounds it, else the whole run.
+
+    End None: to the run's end, so that measured requests are followed to theirs. Begin 0: from empty.
+    """
+    begin_ns = window_ns[0] if (schedule.phase == FILL).any() else 0
+    return begin_ns, window_ns[1] if (schedule.phase == COOLDOWN).any() else None
+
+
+def span_name(span_ns: tuple[int, int | None]) -> str:
+    """In words."""
+    return WHOLE_RUN if span_ns == (0, None) else MEASURED
 
 
 def planned_window_ns(schedule: Schedule) -> tuple[int, int | None]:

@@ -1,5 +1,6 @@
 """What a reproduction shows in the terminal."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,8 +26,11 @@ def exit_of(document: Json) -> Exit:
 
 
 def print_reproduction(document: Json) -> None:
-    """The verdict first, then figure by figure, then in which conditions the runs differ."""
+    """The verdict first, then figure by figure, then in which conditions the runs differ. Of a sweep, run by run."""
     console = Console(width=WIDTH, highlight=False)
+    if "points" in document:
+        _print_points(console, document)
+        return
     verdict = Likeness(document["verdict"])
     console.print(Text(plain(f"{verdict}: {document['why']}"), style=STYLES[verdict]))
     if verdict is Likeness.INCONCLUSIVE:
@@ -39,6 +43,24 @@ def print_reproduction(document: Json) -> None:
     console.print(_table(document["figures"]))
     for line in difference_lines(document):
         console.print(Text(plain(line)), soft_wrap=True)
+
+
+def _print_points(console: Console, document: Json) -> None:
+    """The worst verdict, how many runs have which, and a line each; what stands behind it is in their folders."""
+    verdict, points = Likeness(document["verdict"]), document["points"]
+    counts = Counter(str(one["verdict"]) for one in points)
+    told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    console.print(Text(f"{verdict}: of {len(points)} runs {told}", style=STYLES[verdict]))
+    for line in (f"{one['point']}: {_invalid(one)}" for one in document["invalid"]):
+        console.print(Text(plain(line), style=STYLES[Likeness.DIFFERS]))
+    for one in points:
+        style = STYLES[Likeness(one["verdict"])]
+        needed = f"; about {one['needed']} new runs in all would decide it" if one["needed"] else ""
+        more = needed if one["verdict"] == Likeness.INCONCLUSIVE else ""
+        line = f"{one['original']}  {one['subject']}: {one['verdict']}, {one['why']}{more}"
+        console.print(Text(plain(line), style=style), soft_wrap=True)
+        for fault in one["faults"]:
+            console.print(Text(plain(f"{one['original']}  {fault}"), style=STYLES[Likeness.DIFFERS]), soft_wrap=True)
 
 
 def _table(figures: Json) -> Table:

@@ -8,11 +8,13 @@ from results.comparison.decision import Compared, decide, overall
 from results.comparison.pairing import Cell, pair_up
 from results.comparison.requests import request_differences
 from results.comparison.trials import Side, Trial
+from results.figure_json import with_reasons
 from results.figures import HEADLINE
 from results.gates import Gate, GateResult, judge_absolute, judge_relative
 from results.intervals import FINITE_HORIZON
 from results.paired import alpha_at, next_stage
 from results.stamp.facts import IDENTITY, INFO, PERFORMANCE
+from results.stats import NO_VALUES
 
 Json = dict[str, Any]
 SCHEMA_VERSION = 1
@@ -85,11 +87,19 @@ def _cell(cell: Cell, figures: Sequence[Compared]) -> Json:
         "pairs": pairs,
         "unpaired": list(cell.unpaired),
         "same_schedules": cell.same_schedules,
+        "output_lengths": with_reasons({"ratio": (_length_ratio(cell), NO_VALUES)}),
         "alpha_fraction": alpha_at(pairs),
         "next_stage_pairs": next_stage(pairs),
         "figures": {one.name: one.to_json() for one in figures},
         "requests": request_differences([(a.values_ns, b.values_ns) for a, b in cell.pairs]),
     }
+
+
+def _length_ratio(cell: Cell) -> float | None:
+    """Mean length of an answer of B / of A, over the pairs in which both gave any."""
+    known = [(a.mean_output_tokens, b.mean_output_tokens) for a, b in cell.pairs]
+    both = [(a, b) for a, b in known if a and b]
+    return sum(b for _, b in both) / sum(a for a, _ in both) if both else None
 
 
 def _place(cell: Cell) -> str:

@@ -37,6 +37,8 @@ class Trial:
     conditions: Json
     values_ns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     """Of each measured request by id; +inf failed, NaN undefined."""
+    mean_output_tokens: float | None = None
+    """Of measured requests that were served; None: none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,14 @@ def read_trial(folder: Path, slo: str | None = None, point: Mapping[str, Any] | 
         verdict=verdict.to_json(),
         conditions=_json(folder / "conditions.json") or {},
         values_ns=values_of(run.recording),
+        mean_output_tokens=mean_length(run.recording),
     )
+
+
+def mean_length(recording: Recording) -> float | None:
+    """Output tokens of an answer."""
+    served = metrics.completed(recording) & metrics.measured(recording)
+    return float(recording.requests["output_tokens"][served].mean()) if served.any() else None
 
 
 def values_of(recording: Recording) -> dict[str, NDArray[np.float64]]:

@@ -5,6 +5,7 @@ from math import expm1, log
 from typing import Any
 
 from results.figures import shown
+from results.outputs import LENGTH_MARGIN_RATIO
 from results.report.plain import plain
 
 Json = Mapping[str, Any]
@@ -99,6 +100,12 @@ def _remarks_of(cell: Json) -> Iterator[str]:
     unstable = [f["title"] for f in cell["figures"].values() if f["a"].get("unstable") or f["b"].get("unstable")]
     if unstable:
         yield f"UNSTABLE ({where}): {', '.join(unstable)} vary by more than 10 % from run to run"
+    ratio = cell["output_lengths"]["ratio"]
+    if ratio is not None and abs(ratio - 1) > LENGTH_MARGIN_RATIO:
+        yield (
+            f"OTHER LENGTHS ({where}): the answers of B are {ratio:.3g} x as long as those of A: E2E, throughput and "
+            "goodput are of other work (pin the lengths with --eos ignore)"
+        )
     if cell["alpha_fraction"] is None:
         more = f"{cell['next_stage_pairs']} pairs are the fewest that can show a difference"
         yield f"{where}: {more} (--repeats {cell['next_stage_pairs']}, or tokenload ab)"

@@ -50,14 +50,14 @@ def workload_of(schedule: Schedule) -> Workload:
         prompt_tokens=(int(prompts.min()), int(prompts.max())) if len(schedule) else (0, 0),
         output_tokens=(int(outputs.min()), int(outputs.max())) if len(schedule) else (0, 0),
         mean_output_tokens=float(outputs.mean()) if len(schedule) else 0.0,
-        longest_of_batch=tuple(_longest_of(np.sort(outputs), batch) for batch in range(1, LARGEST_BATCH + 1)),
+        longest_of_batch=_longest_of_batches(outputs),
     )
 
 
 def _phases_text(schedule: Schedule) -> str:
     fill, cooldown = (int((schedule.phase == code).sum()) for code in (FILL, COOLDOWN))
     begins = f"{fill} more of fill (not counted)" if fill else "no fill (the way up from empty counts)"
-    return begins + (f", {cooldown} of cool-down (not counted)" if cooldown else ", no cool-down")
+    return begins + (f", {cooldown} of cool-down (not counted)" if cooldown else ", no cool-down (the way down counts)")
 
 
 def config_of(info: Mapping[str, Any]) -> Json:
@@ -107,10 +107,8 @@ def command_of(info: Mapping[str, Any]) -> str:
     return shlex.join(words)
 
 
-def _longest_of(ordered: Any, batch: int) -> float:
-    """E[max of `batch` draws] from the sorted values: each counts for the chance to be the largest."""
-    rows = len(ordered)
-    if not rows:
-        return 0.0
-    reached = (np.arange(rows + 1) / rows) ** batch
-    return float((ordered * np.diff(reached)).sum())
+def _longest_of_batches(values: Any) -> tuple[float, ...]:
+    """E[max of B draws] for B = 1, 2, ... from the values: each counts for the chance to be the largest."""
+    lengths, counts = np.unique(values, return_counts=True)
+    reached = np.concatenate([[0.0], np.cumsum(counts) / max(len(values), 1)])
+    return tuple(float((lengths * np.diff(reached**batch)).sum()) for batch in range(1, LARGEST_BATCH + 1))

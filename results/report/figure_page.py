@@ -1,21 +1,25 @@
 """A page of one figure: plotly's, a table and the conditions, in one HTML file that needs no network."""
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+NUMBER = re.compile(r"[+-]?[0-9][0-9.,]*( ?[^\s\d]{1,8})?|[+-]")
 STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:980px;margin:2rem auto;padding:0 1rem;color:#1a1a1a}"
-    "table{border-collapse:collapse;font-size:13px}td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;"
-    "text-align:left;vertical-align:top}td.number{text-align:right;font-variant-numeric:tabular-nums}"
+    "table{border-collapse:collapse;font-size:13px;margin-bottom:1.5rem}"
+    "td,th{padding:.25rem .6rem;border-bottom:1px solid #ddd;"
+    "text-align:left;vertical-align:top}.number{text-align:right;font-variant-numeric:tabular-nums}"
     "dt{font-weight:600}dd{margin:0 0 .3rem 1rem}"
 )
 
 
 def figure_page(
-    title: str, note: str, figure: Any, div_id: str, table: Sequence[Sequence[str]], conditions: Mapping[str, Any]
-) -> str:
-    """One plotly figure, a table and the conditions as a document that needs no network; every text is escaped."""
+    title: str, note: str, figure: Any, div_id: str, tables: Sequence[Sequence[Sequence[str]]],
+    conditions: Mapping[str, Any],
+) -> str:  # fmt: skip
+    """One plotly figure, tables and the conditions as a document that needs no network; every text is escaped."""
     import plotly.io
 
     plot = plotly.io.to_html(
@@ -25,7 +29,7 @@ def figure_page(
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><p>{escape(note)}</p>{plot}"
-        f"{html_table(table)}<h2>Conditions</h2><dl>{facts}</dl></body></html>\n"
+        f"{''.join(map(html_table, tables))}<h2>Conditions</h2><dl>{facts}</dl></body></html>\n"
     )
 
 
@@ -34,7 +38,9 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     head, *body = rows
-    lines = ["<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"]
+    below = body[0] if body else head
+    heads = (f"<th{_of_number(under)}>{escape(cell)}</th>" for cell, under in zip(head, below, strict=True))
+    lines = ["<tr>" + "".join(heads) + "</tr>"]
     for row in body:
         cells = (f"<td{_of_number(cell)}>{escape(cell)}</td>" for cell in row)
         lines.append("<tr>" + "".join(cells) + "</tr>")
@@ -42,4 +48,5 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _of_number(cell: str) -> str:
-    return ' class="number"' if cell[:1].isdigit() or cell[:1] in "+-" else ""
+    """A number alone, or with one word for its unit; a sentence that begins with one is a sentence."""
+    return ' class="number"' if NUMBER.fullmatch(cell) else ""

@@ -65,6 +65,8 @@ class Point:
     """Of a server: how its requests ended."""
     left_out_rows: int = 0
     """Ways in which requests ended that are not among `ends`."""
+    rows: Recording | None = field(default=None, repr=False, compare=False)
+    """Of a folder of one run, whose rows are read once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def read_folder(folder: Path) -> Folder:
     load, rate_rps = load_of(run.info, run.recording.schedule)
     remote = is_server(run.info)
     plain = Point(folder, folder.name, engine_of(run.info), load, rate_rps, 0, COMPLETE, remote=remote)
-    point = _named((_with_rows(plain, {}, 1),))[0]
+    point = _named((_with_rows(replace(plain, rows=run.recording), {}, 1, run),))[0]
     return Folder(
         kind="run",
         status=str(run.info.get("status")),
@@ -133,8 +135,8 @@ def read_folder(folder: Path) -> Folder:
 
 
 def recording_of(point: Point) -> Recording:
-    """Its rows, read once more."""
-    return load_run(point.folder).recording
+    """Its rows, of a sweep read once more."""
+    return point.rows if point.rows is not None else load_run(point.folder).recording
 
 
 def number_of(load: str) -> float | None:
@@ -209,10 +211,10 @@ def _read_point(sweep: Path, row: Json, told: Json) -> Point:
     return _with_rows(point, config_of(told), max(int(told.get("repeats") or 1), 1))
 
 
-def _with_rows(point: Point, shared_config: Json, count: int) -> Point:
+def _with_rows(point: Point, shared_config: Json, count: int, read: Run | None = None) -> Point:
     """The point with what its folder holds, one of `count` repeats; a folder that cannot be read is a point too."""
     try:
-        run = load_run(point.folder)
+        run = read or load_run(point.folder)
         limits = limits_of(_read_json(point.folder / "summary.json"), config_of(run.info), shared_config)
         summary = summarise(run.recording, parse_slo(limits) if limits else None)
         verdict, faults = verdict_of(run.info, run.recording, run.label, count)

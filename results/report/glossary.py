@@ -26,6 +26,14 @@ OF_ENGINES = (
     ("held_back_fraction", "Time with requests waiting while no step runs / run time."),
     ("slot_time_share", "The six states weighted by the length of each step; they add up to 1."),
 )  # fmt: skip
+TOLD_BY_STEPS = ("Slot states", "wasted_slot_fraction", "padding_fraction", "slot_time_share")
+OF_STEPS = tuple(row for row in OF_ENGINES if row[0] in TOLD_BY_STEPS)
+"""Those that a server's own steps have too; its unused slots are defined below."""
+OF_OWN_STEPS = (
+    ("The server's own steps", "What each slot did in every step, as the server wrote it down and told it after the "
+                               "run; only tokenload serve does. Its times are this host's clock where the server "
+                               "runs here."),
+)  # fmt: skip
 OF_ALL = (
     ("In flight", "Requests that are due and have not ended."),
     ("OVERLOADED", "In flight grew for the whole run: waiting times then measure the run's length. They are "
@@ -52,6 +60,8 @@ OF_SERVERS = (
 )  # fmt: skip
 
 
-def definitions(engines: bool, servers: bool) -> tuple[tuple[str, str], ...]:
-    """Of what stands on the page."""
-    return (*OF_LATENCIES, *(OF_ENGINES if engines else ()), *OF_ALL, *(OF_SERVERS if servers else ()))
+def definitions(engines: bool, servers: bool, own_steps: bool = False) -> tuple[tuple[str, str], ...]:
+    """Of what stands on the page; `own_steps`: those of a server among it."""
+    of_slots = OF_ENGINES if engines else OF_STEPS if own_steps else ()
+    of_servers = (*OF_SERVERS, *(OF_OWN_STEPS if own_steps else ())) if servers else ()
+    return (*OF_LATENCIES, *of_slots, *OF_ALL, *of_servers)

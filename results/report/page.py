@@ -14,12 +14,15 @@ from results.report.claim_table import judged_claims
 from results.report.folder import Folder, read_folder
 from results.report.glossary import definitions
 from results.report.http_section import http_section
+from results.report.page_seal import sealed
 from results.report.pictures import Missing, flight_charts, slot_drawings
 from results.report.plain import plain, script_json
 from results.report.recipe import recipe
 from results.report.scorecard import scorecard, slot_table
 from results.report.server_charts import server_charts
+from results.report.server_steps import tells_steps
 from results.report.share_charts import share_charts
+from results.report.split_table import split_table
 from results.report.stamp import conditions_line, stamp
 from results.report.titles import hashes, title_of
 from results.report.uncertainty import uncertainty_table, window_table
@@ -42,10 +45,10 @@ def page(folder: Folder) -> str:
     local = bool(folder.local_engines) or not folder.servers
     flights = flight_charts(folder) if sweep or local else ()
     charts = (*(rate_charts(folder) if sweep else ()), *flights)
-    shares = share_charts(folder) if local else ()
+    shares = share_charts(folder)
     observed = server_charts(folder)
     template = _environment().get_template("page.html.j2")
-    return template.render(
+    text = template.render(
         folder=folder,
         title=title_of(folder),
         belief=belief_of(folder),
@@ -54,6 +57,7 @@ def page(folder: Folder) -> str:
         scorecard=scorecard(folder),
         uncertainty=uncertainty_table(folder),
         windows=window_table(folder),
+        splits=split_table(folder),
         slots=slot_table(folder) if local else None,
         charts=charts,
         shares=shares,
@@ -65,13 +69,14 @@ def page(folder: Folder) -> str:
         stamp=stamp(folder),
         claims=judged_claims(folder) if sweep and local else (),
         hashes=hashes(folder),
-        definitions=definitions(local, bool(folder.servers)),
+        definitions=definitions(local, bool(folder.servers), tells_steps(folder)),
         chart_json=_trusted(script_json({chart.id: _figure(chart) for chart in (*charts, *shares, *observed)})),
         recipe_json=_trusted(script_json(recipe(folder))),
         plotly=_trusted(packed_plotly()),
         style=_trusted((HERE / "page.css").read_text(encoding="utf-8")),
         script=_trusted((HERE / "page.js").read_text(encoding="utf-8")),
     )
+    return sealed(text)
 
 
 def _environment() -> Environment:

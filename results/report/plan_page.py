@@ -33,7 +33,7 @@ def plan_page(
     answer: str, fleets: Sequence[Fleet], table: Sequence[Sequence[str]], conditions: Mapping[str, Any]
 ) -> str:
     """The document. `table`: a row of headings, then rows of text."""
-    return figure_page(answer, NOTE, _figure(fleets), "plan", table, conditions)
+    return figure_page(answer, NOTE, _figure(fleets), "plan", (table,), conditions)
 
 
 def _figure(fleets: Sequence[Fleet]) -> Any:

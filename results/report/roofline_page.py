@@ -29,10 +29,11 @@ PANELS = (
 
 
 def roofline_page(
-    title: str, note: str, curves: Sequence[Curve], table: Sequence[Sequence[str]], conditions: Mapping[str, Any]
-) -> str:
-    """The document. `table`: a row of headings, then rows of text; empty: none."""
-    return figure_page(title, note, _figure(curves), "roofline", table, conditions)
+    title: str, note: str, curves: Sequence[Curve], tables: Sequence[Sequence[Sequence[str]]],
+    conditions: Mapping[str, Any],
+) -> str:  # fmt: skip
+    """The document. Tables: a row of headings, then rows of text; empty: none."""
+    return figure_page(title, note, _figure(curves), "roofline", tables, conditions)
 
 
 def _figure(curves: Sequence[Curve]) -> Any:

@@ -5,6 +5,7 @@ from results.report.figures import NO_ROWS, Figure, figure_of, fraction, is_over
 from results.report.folder import COMPLETE, Folder, Point
 from results.report.load_words import CLOSED, short_load
 from results.report.table import Cell, Heading, Row, Table, figure_cell
+from results.window import WHOLE_RUN
 
 Column = tuple[Heading, str, str, str]
 """Heading, group and name in the summary, spelling."""
@@ -56,6 +57,7 @@ def slot_table(folder: Folder) -> Table:
     caption = (
         "Each fraction answers another question (see the definitions below). On the right, slot_time_share: what a "
         "slot was doing, weighted by the length of the steps; the six add up to 1."
+        f"{_span_text(folder)}"
     )
     groups = (("", 1), ("Fractions", len(FRACTIONS)), ("slot_time_share", len(STATES)))
     rows = _rows(folder, FRACTIONS, folder.local_engines)
@@ -66,6 +68,12 @@ def slot_table(folder: Folder) -> Table:
         blank = [Cell("not told" if points else "missing", kind="missing")] * len(STATES)
         with_shares.append(Row(row.head, (*row.cells, *(cells or blank)), row.starts_group))
     return Table(caption, groups, headings, tuple(with_shares), "scorecard")
+
+
+def _span_text(folder: Folder) -> str:
+    """Of which time, where a fill or a cool-down has slots that do not count."""
+    spans = {((point.summary or {}).get("slots") or {}).get("span", WHOLE_RUN) for point in folder.points}
+    return " Of the steps in the measured window; fill and cool-down are left out." if spans - {WHOLE_RUN} else ""
 
 
 def _points_of_rows(folder: Folder) -> list[tuple[Point, ...]]:

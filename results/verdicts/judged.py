@@ -15,7 +15,7 @@ __all__ = ["facts_of", "judged"]
 FIGURES = (*QUANTILES, "mean", "max", "share", "of_deadlines")
 OVERLOADED = "OVERLOADED"
 """What it withholds is true of this run of so many requests, and shown as that; other codes' figures are wrong."""
-SPLITS = ("by_class", "by_turn")
+SPLITS = ("by_class", "by_phase", "by_turn")
 
 
 def judged(recording: Recording, slo: Slo | None, facts: RunFacts) -> tuple[Json, Verdict]:

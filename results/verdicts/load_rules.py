@@ -74,10 +74,12 @@ def capped(case: Case) -> Ruling:
     """
     if case.mode != CLOSED:
         return _under_a_cap(case)
+    began = case.counted & (case.recording.schedule.due_ns == 0)
+    burst = f"; {int(began.sum())} of them began at once, and are in every figure (--fill leaves them out)"
     return Ruling(
         Outcome.WARNED,
         f"{case.recording.schedule.origin.get('label') or 'closed loop'}: each request waits for an earlier one, so "
-        "the load falls when the engine slows down",
+        f"the load falls when the engine slows down{burst if began.any() else ''}",
         "use an open arrival process (--arrival poisson --rate R) to see what users at that rate would see",
     )
 

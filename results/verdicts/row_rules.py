@@ -61,7 +61,22 @@ def wrong_lengths(case: Case) -> Ruling:
 
 
 def failures(case: Case) -> Ruling:
-    """Few requests failed; failed is every status but those a request comes to by itself or by plan."""
+    """Few requests failed; failed is every status but those a request comes to by itself or by plan.
+
+    A time limit near the SLO's own makes the tail what the limit is: TRUNCATED.
+    """
+    ruling = _failed_share(case)
+    ratio, least = case.facts.timeout_slo_ratio, case.thresholds.timeout_slo_ratio
+    if ruling.outcome is not Outcome.PASSED or ratio is None or ratio >= least:
+        return ruling
+    return Ruling(
+        Outcome.WARNED,
+        f"TRUNCATED: requests were aborted at {ratio:.3g} x the SLO's limit: what lies beyond is nowhere in the tail",
+        f"set --timeout and --first-timeout to {least:g} x the limits of --slo or more, or leave them out",
+    )
+
+
+def _failed_share(case: Case) -> Ruling:
     bad = case.counted & failed(case.recording)
     counts = np.bincount(int64(case.recording.requests["status"])[bad], minlength=len(NAMES))
     kinds = ", ".join(f"{count} {name}" for name, count in zip(NAMES, counts, strict=True) if count)

@@ -38,6 +38,8 @@ class RunFacts:
     """Events a second that this client carried when it was calibrated."""
     cap_requests: int | None = None
     """At most so many in flight, by the user's wish (--max-concurrency)."""
+    timeout_slo_ratio: float | None = None
+    """Of the limits on a request's time that cut into the SLO: the smallest limit / limit of the SLO."""
     wall_over_monotonic_ratio: float | None = None
     """Time that passed on the wall clock / on the monotonic one, from start to end."""
     dirty_tree: bool | None = None

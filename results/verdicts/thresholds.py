@@ -21,6 +21,7 @@ class Thresholds:
     missing_requests: int = _row(0, "requests", "SENDS_MISSING above it")
     unfinished_requests: int = _row(0, "requests", "UNFINISHED above it")
     failed_fraction: float = _row(0.01, "of the scheduled requests", "FAILURES above it")
+    timeout_slo_ratio: float = _row(10, "of the SLO's limit", "FAILURES as a warning: requests are aborted below it")
     wrong_length_fraction: float = _row(0.01, "of the scheduled requests", "WRONG_LENGTHS above it")
     little_error_ns: int = _row(0, "ns of requests in flight", "LITTLE_MISMATCH above it, either way")
     lag_p99_ns: int = _row(5_000_000, "ns", "CLIENT_LATE: 99 % of hand-overs later than this")

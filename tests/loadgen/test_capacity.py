@@ -13,6 +13,7 @@ from loadgen.capacity_options import CapacityOptions, parse_share
 from loadgen.config import RunConfig, from_texts
 from loadgen.stopped import StoppedError
 from results.store import load_run
+from tests.loadgen.served import serving
 
 SLO = "ttft<=300ms"
 
@@ -76,6 +77,7 @@ def test_the_confirmation_has_a_fresh_seed_and_twice_the_length(small: tuple[Pat
     assert (sure["seed"], sure["requests"]) == (10, 240)
     assert sure["rate_rps"] == pytest.approx(found["capacity"]["low"], rel=1e-5)
     assert sure["passed"] is found["probes"][-1]["passed"]
+    assert (sure["text"], sure["worthless"]) == (found["probes"][-1]["text"], [])
 
 
 def test_slow_engines_have_a_capacity_below_one_a_second(tmp_path: Path) -> None:
@@ -219,3 +221,21 @@ def test_a_killed_run_of_a_search_is_set_beside(tmp_path: Path, small: tuple[Pat
     assert found["capacity"] == whole["capacity"]
     assert found["probes"][-1]["folder"] != whole["probes"][-1]["folder"]
     assert (copy / whole["probes"][-1]["folder"]).is_dir()
+
+
+@pytest.mark.slow
+def test_a_server_is_searched_as_an_engine_is(tmp_path: Path) -> None:
+    """Over HTTP: one request at a time, 16.5 ms each, serves 60 a second. What this client is late is allowed."""
+    engine = "one-by-one,executor=cost,decode-base=2ms,decode-row=0ms,prefill-base=2.5ms,prefill-token=0ms"
+    waits = {"own_wait_fraction=1", "lag_sum_fraction=1", "lag_p99_ns=1e9", "lag_max_ns=1e10", "drift_ns=1e9"}
+    with serving(engine=engine) as (url, _):
+        given = {"target": f"{url}/v1", "slo": SLO, "out": str(tmp_path), "output-tokens": "8", "prompt-tokens": "8"}
+        one = from_texts({**given, "threshold": sorted(waits), "no-calibrate": "true"}, complete=False)
+        search = plan_capacity(one, CapacityOptions(0.9, 100, 30.0, 1), quick=False)
+        found = run_capacity(search, silent)
+    assert 10 < found["capacity"]["value"] < 85  # a tenth may wait 300 ms, so that 100 requests fit above 60 a second
+    assert found["confirmation"]["requests"] == 200
+    for probe in found["probes"]:
+        run = load_run(search.folder / probe["folder"])
+        assert (run.info["target"], len(run.recording.schedule)) == ("http", probe["requests"])
+    assert {probe["passed"] for probe in found["probes"]} == {True, False}

@@ -1,11 +1,15 @@
 """Phases: fill and cool-down come on top of what is measured, keep the load on, and stand in no figure."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from engines.cost import LinearCost
-from engines.policies import continuous, one_by_one
+from engines.policies import continuous, one_by_one, static
 from loadgen.config import RunConfig, from_texts
+from loadgen.traces.neutral import write_neutral
 from loadgen.workload import build_schedule
 from results.schedule import COOLDOWN, FILL, MEASURE, Schedule
 from results.slo import parse_slo
@@ -73,6 +77,21 @@ def test_only_the_measured_population_counts() -> None:
     assert summary["little_error_ns"] == 0
 
 
+def test_slots_are_those_of_the_measured_window() -> None:
+    """A fill that wastes nothing and a window that does: the fractions are the window's, as counted step by step."""
+    plain = build_schedule(config_of(requests="40", fill="20", cooldown="10", arrival="constant", rate="1"))
+    even = replace(plain, output_tokens=np.full(70, 9, dtype=np.int64))
+    lone = summarise(play(even, engine_of(static(4), LinearCost())))["slots"]
+    assert (lone["span"], lone["wasted_slot_fraction"]) == ("measured window", 0.0)
+    due = even.due_ns.copy()
+    due[:19], due[60:] = due[18], due[60]  # fill and cool-down in full batches; between them one request a second
+    crowded = summarise(play(replace(even, due_ns=due), engine_of(static(4), LinearCost())))["slots"]
+    assert crowded["unused_slot_fraction"] == lone["unused_slot_fraction"] == pytest.approx(3 / 4)
+    assert crowded["steps"] == lone["steps"]
+    whole = summarise(play(build_schedule(config_of(requests="40")), engine_of(static(4), LinearCost())))["slots"]
+    assert whole["span"] == "whole run"
+
+
 def test_a_queue_that_fills_before_the_window_is_no_overload() -> None:
     """From empty to a deep queue that then stands still: growth is judged from the fill's end on."""
     burst_then_even = np.concatenate([np.zeros(200), np.arange(1, 1_001) * 100_000_000]).astype(np.int64)
@@ -116,6 +135,66 @@ def test_a_closed_loop_is_measured_after_every_user_has_been_served_once() -> No
     due = recording.requests["due_ns"]
     assert summarise(recording)["window_ns"] == [int(due[4:44].min()), int(due[4:44].max())]
     assert summarise(recording)["ttft_ms"]["n"] == 40
+
+
+def test_a_closed_loop_fills_with_one_request_a_user_unless_told_otherwise() -> None:
+    """The users' first requests come on top, stand in no figure, and end one after another: no second burst follows."""
+    texts = {"arrival": "closed", "users": "4", "requests": "40", "output-tokens": "40"}
+    schedule = build_schedule(from_texts(texts))
+    assert counts_of(schedule) == (4, 40, 0)
+    assert schedule.output_tokens[:5].tolist() == [5, 15, 25, 35, 40]
+    assert counts_of(build_schedule(from_texts({**texts, "fill": "8"}))) == (8, 40, 0)
+    recording = play(schedule, engine_of(continuous(4), LinearCost()))
+    seconds = np.sort(recording.requests["due_ns"][4:8])
+    assert (np.diff(seconds) > 0).all()
+    (first,) = summarise(recording)["by_phase"].values()
+    assert (first["requests"], first["ttft_ms"]["n"]) == (4, 4)
+    assert summarise(recording)["requests"]["scheduled"] == 40
+
+
+def test_a_closed_loop_without_a_fill_says_that_its_burst_is_measured() -> None:
+    """--fill 0: nothing is cut, and the verdict names how many began at once."""
+    texts = {"arrival": "closed", "users": "4", "requests": "40"}
+    for fill, said in (("0", True), ("4", False)):
+        schedule = build_schedule(from_texts({**texts, "fill": fill}))
+        verdict = judge(play(schedule, engine_of(continuous(4), LinearCost())), RunFacts("modelled", schedule.sha256))
+        (capped,) = [found for found in verdict.warnings if found.code == "CAPPED"]
+        assert ("4 of them began at once" in capped.text) is said
+    assert build_schedule(from_texts({**texts, "fill": "0"})).sha256 != schedule.sha256
+
+
+def trace_of(tmp_path: Path, rows: int = 40) -> dict[str, str]:
+    """Options that replay a recording of one request every half second."""
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(["time,prompt,output", *(f"{0.5 * at},20,8" for at in range(rows))]) + "\n")
+    return {"trace": str(path), "columns": "time=time,prompt=prompt,output=output", "time-unit": "s"}
+
+
+def test_a_trace_gives_its_first_and_last_requests(tmp_path: Path) -> None:
+    """Fill and cool-down are its own; the window is what lies between them, and offered is the rate in it."""
+    schedule = build_schedule(from_texts({**trace_of(tmp_path), "fill": "10", "cooldown": "6"}))
+    plain = build_schedule(from_texts(trace_of(tmp_path)))
+    assert counts_of(schedule) == (10, 24, 6)
+    assert (schedule.due_ns == plain.due_ns).all() and schedule.sha256 != plain.sha256
+    assert planned_window_ns(schedule) == (4_500_000_000, 17_000_000_000)
+    assert schedule.origin["rate_rps"] == pytest.approx(24 / 12.5)
+    assert schedule.origin["parameters"]["fill_requests"] == 10
+    summary = summarise(play(schedule, engine_of(continuous(4), LinearCost())))
+    assert summary["requests"]["scheduled"] == summary["ttft_ms"]["n"] == 24
+    assert summary["window_ns"] == [4_500_000_000, 17_000_000_000]
+
+
+def test_a_trace_that_has_phases_or_too_few_requests_is_refused(tmp_path: Path) -> None:
+    """One line with the remedy; a saved schedule keeps the phases that it was saved with."""
+    with pytest.raises(ValueError, match="none of the trace's 40") as caught:
+        build_schedule(from_texts({**trace_of(tmp_path), "fill": "30", "cooldown": "10"}))
+    assert "\n" not in str(caught.value)
+    phased = build_schedule(config_of(requests="30", fill="5"))
+    saved = tmp_path / "saved.jsonl"
+    write_neutral(phased, saved)
+    assert build_schedule(from_texts({"trace": str(saved)})).sha256 == phased.sha256
+    with pytest.raises(ValueError, match="leave --fill and --cooldown out"):
+        build_schedule(from_texts({"trace": str(saved), "fill": "5"}))
 
 
 def test_a_run_stopped_in_its_fill_has_measured_nothing() -> None:

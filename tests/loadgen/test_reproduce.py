@@ -1,6 +1,7 @@
 """`tokenload reproduce`: what is checked, what is refused, and what the verdict says."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,11 @@ from click.testing import CliRunner, Result
 
 from loadgen.cli import main
 from loadgen.config import from_texts
+from loadgen.reproduce import together_of
 from loadgen.session import execute, prepare
 from loadgen.sweep import plan_sweep, run_sweep
 from results.report import write_report
+from results.report.page_seal import BLANK, sealed
 from results.store import seal
 
 ENGINE = """
@@ -69,6 +72,7 @@ def test_a_modelled_run_is_reproduced_bit_for_bit(original: Path, tmp_path: Path
     document = json.loads(result.stdout)
     assert (document["verdict"], document["identical_files"], document["faults"]) == ("REPRODUCED", True, [])
     assert len(document["checks"]) == 3
+    assert {one["likeness"] for one in document["figures"].values()} <= {"REPRODUCED", None}
     (folder,) = tmp_path.iterdir()
     assert json.loads((folder / "reproduce.json").read_text())["verdict"] == "REPRODUCED"
     assert (folder / "runs/000/run.json").is_file()
@@ -82,7 +86,7 @@ def test_the_report_alone_is_enough(original: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert (document["verdict"], document["identical_files"]) == ("REPRODUCED", True)
-    assert "no rows" in document["checks"][0]
+    assert "no rows" in document["checks"][1]
 
 
 @pytest.mark.parametrize("name", ["requests.parquet", "tokens.parquet", "summary.json", "schedule.parquet"])
@@ -178,18 +182,129 @@ def test_a_trace_must_be_there_and_be_the_same(tmp_path: Path) -> None:
     assert missing.exit_code == 2 and "trace.csv" in missing.stderr
 
 
-def test_a_point_of_a_sweep_is_named(tmp_path: Path) -> None:
-    """A sweep folder and its report hold several runs."""
-    config = from_texts({"requests": "100", "clock": "modelled", "out": str(tmp_path)}, complete=False)
-    sweep = plan_sweep(config, ("static,batch=4",), "4,8", 1)
+def swept(out: Path, engine: str = "static,batch=4", rates: str = "4,8") -> Path:
+    """A sweep of 100 requests a point in modelled time, with its report."""
+    config = from_texts({"requests": "100", "clock": "modelled", "out": str(out)}, complete=False)
+    sweep = plan_sweep(config, (engine,), rates, 1)
     run_sweep(sweep, lambda point, ended, requests: None)
-    page = write_report(sweep.folder)
-    for path in (sweep.folder, page):
-        refused = reproduce(path)
-        assert refused.exit_code == 2 and "points/001" in refused.stderr
-        done = reproduce(path, "--point", "points/001", "--runs", "1", "--out", tmp_path / "again")
+    write_report(sweep.folder)
+    return sweep.folder
+
+
+def test_every_run_of_a_sweep_has_a_verdict(tmp_path: Path) -> None:
+    """Of its folder and of its page: one verdict each, the worst as that of all, and a run that is bit for bit the
+    same is not run again in modelled time."""
+    folder = swept(tmp_path)
+    for number, path in enumerate((folder, folder / "report.html")):
+        out = tmp_path / f"again-{number}"
+        result = reproduce(path, "--out", out, "--json")
+        assert result.exit_code == 0, result.output
+        document = json.loads(result.stdout)
+        assert (document["kind"], document["verdict"]) == ("reproductions", "REPRODUCED")
+        assert [one["original"] for one in document["points"]] == ["points/000", "points/001"]
+        assert [len(one["runs"]) for one in document["points"]] == [1, 1]
+        (made,) = out.iterdir()
+        assert json.loads((made / "reproduce.json").read_text())["verdict"] == "REPRODUCED"
+        assert (made / "points/001/runs/000/run.json").is_file()
+
+
+def test_one_point_of_a_sweep_may_be_named(tmp_path: Path) -> None:
+    """By --point, of the folder and of the page; one that is not there is refused."""
+    folder = swept(tmp_path)
+    for path in (folder, folder / "report.html"):
+        done = reproduce(path, "--point", "points/001", "--out", tmp_path / "again", "--json")
         assert done.exit_code == 0, done.output
-    assert reproduce(page, "--point", "nothing").exit_code == 2
+        assert json.loads(done.stdout)["original"] == "points/001"
+        refused = reproduce(path, "--point", "points/002")
+        assert refused.exit_code == 2 and "points/001" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("cost_ps", "code", "verdict"), [(26 * 10**8, 5, "DIFFERS"), (2 * 10**9 + 1000, 6, "INCONCLUSIVE")]
+)
+def test_the_worst_verdict_of_a_sweep_is_its_exit_code(
+    tmp_path: Path, cost_ps: int, code: int, verdict: str
+) -> None:
+    """One engine that is slower now, or was measured on too few requests to say: exit code 5, else 6."""
+    engine = tmp_path / "mine.py"
+    engine.write_text(ENGINE.replace("COST", str(2 * 10**9)))
+    config = from_texts({"clock": "modelled", "out": str(tmp_path), "requests": "100" if code == 5 else "40"}, False)
+    sweep = plan_sweep(config, ("static,batch=4", f"{engine}:Mine"), "8", 1)
+    run_sweep(sweep, lambda point, ended, requests: None)
+    engine.write_text(ENGINE.replace("COST", str(cost_ps)))
+    result = reproduce(sweep.folder, "--runs", "3", "--out", tmp_path / "again")
+    assert result.exit_code == code, result.output
+    assert result.stdout.startswith(f"{verdict}: of 2 runs ")
+    assert "1 REPRODUCED" in result.stdout and f"{engine}:Mine at 8/s, seed 7: {verdict}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        (["REPRODUCED", "REPRODUCED"], "REPRODUCED"),
+        (["REPRODUCED", "INCONCLUSIVE"], "INCONCLUSIVE"),
+        (["INCONCLUSIVE", "REPRODUCED", "DIFFERS"], "DIFFERS"),
+    ],
+)
+def test_of_several_verdicts_the_worst_counts(tmp_path: Path, verdicts: list[str], worst: str) -> None:
+    """Wherever it stands; INVALID runs are told with their point."""
+    bad = {"run": "000", "codes": ["FAILURES"]}
+    documents = [
+        {"original": f"points/{at:03d}", "verdict": verdict, "invalid": [bad] * at}
+        for at, verdict in enumerate(verdicts)
+    ]
+    document = together_of(tmp_path, "sweep", documents)
+    assert document["verdict"] == worst
+    assert document["invalid"][0] == {**bad, "point": "points/001"}
+
+
+def test_a_sweep_is_refused_whole(tmp_path: Path) -> None:
+    """A flipped byte in one point, a point that has not run, a point that lies outside: one line, and nothing runs."""
+    folder = swept(tmp_path)
+    point = folder / "points/001"
+    kept = (point / "requests.parquet").read_bytes()
+    (point / "requests.parquet").write_bytes(kept[:-9] + bytes([kept[-9] ^ 1]) + kept[-8:])
+    changed = reproduce(folder, "--out", tmp_path / "out")
+    shutil.rmtree(point)
+    missing = reproduce(folder, "--out", tmp_path / "out")
+    document = json.loads((folder / "sweep.json").read_text())
+    document["points"][1]["folder"] = "../elsewhere"
+    (folder / "sweep.json").write_text(json.dumps(document))
+    outside = reproduce(folder, "--out", tmp_path / "out")
+    for result, says in ((changed, "points/001"), (missing, "sweep --resume"), (outside, "lies outside")):
+        assert result.exit_code == 2 and says in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"summary":{', '"summary":{"more":1,'),
+        ('"rate":"8.0"', '"rate":"9.0"'),
+        ("<h1", "<h1 title='x'"),
+        ('<meta name="tokenload-sha256"', '<meta name="other"'),
+    ],
+)
+def test_an_edited_page_is_refused(original: Path, tmp_path: Path, old: str, new: str) -> None:
+    """Its recipe, what people read on it, or the hash that would have told: one line, exit code 2."""
+    page = tmp_path / "mailed.html"
+    text = (original / "report.html").read_text()
+    assert old in text
+    page.write_text(text.replace(old, new, 1))
+    result = reproduce(page, "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "was changed since it was written" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
+def test_a_page_sealed_anew_must_still_fit_its_run(original: Path, tmp_path: Path) -> None:
+    """Whoever edits the summary and knows of the page's hash is found by the hash of the run's file."""
+    page = tmp_path / "mailed.html"
+    text = (original / "report.html").read_text()
+    blank = re.sub(r'(tokenload-sha256" content=")[0-9a-f]{64}', rf"\g<1>{BLANK}", text)
+    page.write_text(sealed(blank.replace('"summary":{', '"summary":{"more":1,', 1)))
+    result = reproduce(page, "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "does not have the hash" in result.stderr
 
 
 @pytest.mark.parametrize("text", ["", "<html></html>", '<script type="application/json" id="recipe">{</script>'])

@@ -1,5 +1,6 @@
 """Comparisons: pairing, refusal, decision, and what is written for people and for CI."""
 
+from dataclasses import replace
 from math import exp
 from typing import Any
 from xml.etree import ElementTree
@@ -14,7 +15,7 @@ from results.comparison.junit import junit, suites_of
 from results.comparison.markdown import escaped, markdown
 from results.comparison.pairing import pair_up
 from results.comparison.requests import request_differences
-from results.comparison.wording import rows
+from results.comparison.wording import remarks, rows
 from results.gates import parse_gates
 from tests.results.summaries import side_of, stamp_of, summary_of, trial_of
 
@@ -169,6 +170,20 @@ def test_few_pairs_say_how_many_it_takes() -> None:
     document = compare([side_of("a", *trials(1.0, pairs=3)), side_of("b", *trials(1.2, pairs=3))])
     assert document["comparisons"][0]["conclusion"] == UNRESOLVED
     assert "6 pairs are the fewest" in markdown(document)
+
+
+@pytest.mark.parametrize(
+    ("b_tokens", "ratio", "flagged"), [(32.0, 1.0, False), (34.9, 1.09, False), (26.0, 0.81, True)]
+)
+def test_answers_of_another_length_are_flagged(b_tokens: float, ratio: float, flagged: bool) -> None:
+    """More than 10 % longer or shorter: E2E and throughput are of other work, and the remark says so."""
+    sides = [
+        side_of(name, *(replace(one, mean_output_tokens=tokens) for one in trials(1.0)))
+        for name, tokens in (("a", 32.0), ("b", b_tokens))
+    ]
+    (one,) = compare(sides)["comparisons"]
+    assert one["cells"][0]["output_lengths"]["ratio"] == pytest.approx(ratio, abs=0.005)
+    assert any("OTHER LENGTHS" in line for line in remarks(one)) is flagged
 
 
 def test_request_differences_are_a_picture() -> None:

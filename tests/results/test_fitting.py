@@ -11,9 +11,11 @@ from engines.policies import continuous, static
 from engines.slots import SlotEngine
 from loadgen.cli import main
 from loadgen.cli.exit_codes import Exit
+from loadgen.clock import ModelledClock
+from loadgen.drive import play_compact
 from results.columns import NULL, Table
 from results.fitting import fit_steps
-from tests.engines.playing import engine_of, play, schedule_of
+from tests.engines.playing import Steering, engine_of, ignore, play, schedule_of
 
 COSTS = (2_000_000_000, 205_000_000, 3_000_000_000, 128_000_000)
 KV_PS = 400_000
@@ -46,6 +48,19 @@ def test_exact_costs_are_found_again() -> None:
         assert fit.coefficients_ps[name] == pytest.approx(value, rel=1e-6)
     assert all(one.errors["p99"] < 1e-6 for one in fit.kinds.values())
     assert all(abs(one.fitted_steps - one.held_out_steps) <= 20 for one in fit.kinds.values())
+
+
+def test_a_row_of_many_steps_tells_their_mean() -> None:
+    """Costs are found again from stretches, in which the cache grows."""
+    generator = np.random.default_rng(2)
+    due = np.cumsum(generator.exponential(60e6, 600)).astype(int).tolist()
+    schedule = schedule_of(generator.integers(2, 40, 600).tolist(), due, generator.integers(8, 300, 600).tolist())
+    cost = LinearCost(*map(DurationPs, (*COSTS, KV_PS)))
+    run = play_compact(schedule, engine_of(continuous(8), cost), ModelledClock(), ignore, Steering())
+    assert run.steps["n_steps"].max() > 10
+    fit = fit_steps(run.steps)
+    assert fit.coefficients_ps["decode_kv"] == pytest.approx(KV_PS, rel=1e-6)
+    assert fit.coefficients_ps["decode_base"] == pytest.approx(COSTS[0], rel=1e-6)
 
 
 def test_noise_and_rare_interruptions_do_not_move_them_far() -> None:

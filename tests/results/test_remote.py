@@ -1,5 +1,6 @@
 """The ledger of HTTP runs: whose token count counts, how a reply ended, and that nothing of it is lost on the way."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from results.remote import (
 )
 from results.status import Status
 from results.store import INCOMPLETE, RunFolder, digest, load_run
+from results.summary import summarise
 from results.tables import read_tables, write_tables
 from tests.results.streams import Stream, part_of, schedule_of, streamed
 
@@ -139,13 +141,14 @@ def same(one: Recording, other: Recording) -> None:
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
     assert one.token_step is None
     assert one.in_flight_request_ns == other.in_flight_request_ns
+    assert json.dumps(summarise(one), sort_keys=True) == json.dumps(summarise(other), sort_keys=True)
 
 
 @pytest.mark.parametrize(
     "shares", [[(0, 1, 2)], [(0, 2), (1,)], [(1,), (2, 0)], [(2,), (), (0,), (1,)]], ids=["1", "2", "2 turned", "4"]
 )
 def test_any_number_of_workers_is_one_recording(shares: list[tuple[int, ...]]) -> None:
-    """Rows of 1, 2 or 4 workers in any order, a worker without a row among them, give the same columns."""
+    """Rows of 1, 2 or 4 workers in any order, one without a row among them, give the same columns and summary."""
     parts = [part_of({row: STREAMS[row] for row in share}) for share in shares]
     same(streamed(*STREAMS), merge(schedule_of(STREAMS), parts))
     same(streamed(*STREAMS), merge(schedule_of(STREAMS), [empty_part(), *parts]))

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from results.columns import int64
+from results.schedule import FILL, MEASURE, make_schedule
 from results.server.known import KINDS, PANELS, TOLD, UNKNOWN
+from results.server.of_run import server_of_run
 from results.server.panels import panels
 from results.server.rounds import Rounds, server_of
 from results.server.summary import NOT_OBSERVABLE, kind_of, server_summary
@@ -461,6 +464,20 @@ def stream(path: Path, starts_ns: int | None) -> bytes:
         for row in rows:
             writer.write_batch(pa.record_batch([pa.array([value]) for value in row], schema=schema))
     return path.read_bytes()
+
+
+def test_counters_of_a_filled_run_are_those_of_its_window(tmp_path: Path) -> None:
+    """10 steps a second with 8 of 8 slots in the fill, 2 of 8 after it: told is what the window was, and named."""
+    rounds = [(t, {URL: vllm(10 * t, 80 * min(t, 5) + 20 * max(t - 5, 0))}) for t in range(11)]
+    write_server(scrapes(*rounds), tmp_path)
+    info = {"config": {"slots": "8"}, "server": {"kind": "vllm"}}
+    at = int64([0, 5_000_000_000, 10_000_000_000])
+    filled = make_schedule(at, at + 1, at + 1, phase=[FILL, MEASURE, MEASURE])
+    told = server_of_run(tmp_path, info, filled, (5_000_000_000, 10_000_000_000))
+    assert (told["span"], told["steps"], told["unused_slot_fraction"]) == ("measured window", 50, pytest.approx(0.75))
+    plain = server_of_run(tmp_path, info, make_schedule(at, at + 1, at + 1), (0, 10_000_000_000))
+    assert (plain["span"], plain["steps"]) == ("whole run", 100)
+    assert server_of_run(tmp_path / "none", info, filled, (0, 1)) == {"kind": "vllm"}
 
 
 def test_rows_move_to_the_runs_axis(tmp_path: Path) -> None:

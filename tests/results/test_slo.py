@@ -118,3 +118,20 @@ def test_an_undefined_metric_passes_vacuously() -> None:
     """One token has no TPOT, and a TPOT limit does not count against it."""
     values = {"ttft": np.array([1.0]), "tpot": np.array([np.nan]), "stall": np.array([np.nan])}
     assert Slo({"tpot": 1, "stall": 1}).attained(values).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("slo", "timeout_ns", "first_ns", "ratio"),
+    [
+        ("ttft<=1s,tpot<=50ms", None, None, None),
+        ("tpot<=50ms", 10**9, 10**9, None),
+        ("ttft<=1s", 30 * 10**9, None, 30.0),
+        ("ttft<=1s", 30 * 10**9, 5 * 10**9, 5.0),
+        ("ttft<=1s,e2e<=20s", 30 * 10**9, None, 1.5),
+    ],
+)
+def test_how_near_a_time_limit_cuts(
+    slo: str, timeout_ns: int | None, first_ns: int | None, ratio: float | None
+) -> None:
+    """The tightest of the limits that abort a request, in units of what the SLO allows."""
+    assert parse_slo(slo).cut_ratio(timeout_ns, first_ns) == ratio

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.columns import Table, int64
-from results.steps import durations, ends_ns, starts_ns, step_ends_ns, step_starts_ns
+from results.steps import durations, ends_ns, started_between, starts_ns, step_ends_ns, step_starts_ns
 
 STRETCHES = st.lists(
     st.tuples(st.integers(1, 5), st.integers(0, 3_000), st.integers(1, 5_000), st.integers(0, 700)),
@@ -73,3 +73,34 @@ def test_no_steps_have_no_times() -> None:
         table: Table = dict.fromkeys(("step", "n_steps", *names), empty)
         assert step_ends_ns(table, empty).tolist() == step_starts_ns(table, empty).tolist() == []
         assert ends_ns(table).tolist() == starts_ns(table).tolist() == durations(table).tolist() == []
+
+
+@settings(deadline=None)
+@given(STRETCHES, st.integers(-1, 40), st.integers(0, 40), st.booleans())
+def test_a_part_of_the_table_has_the_steps_that_started_in_it(
+    stretches: list[tuple[int, int, int, int]], begin_ns: int, more_ns: int, to_the_end: bool
+) -> None:
+    """Whatever stretch an edge falls into: the same numbers, starts and ends as by choosing among single steps."""
+    table, single = modelled_table(stretches)
+    end_ns = None if to_the_end else begin_ns + more_ns
+    part = started_between(table, begin_ns, end_ns)
+    inside = [
+        at for at, (start, _) in enumerate(single)
+        if start // 1000 >= begin_ns and (end_ns is None or start // 1000 < end_ns)
+    ]  # fmt: skip
+    named = [
+        step + at for step, count in zip(part["step"], part["n_steps"], strict=True) for at in range(int(count))
+    ]
+    assert named == inside
+    assert int(durations(part).sum()) == sum(single[at][1] - single[at][0] for at in inside)
+    if inside:
+        assert step_starts_ns(part, int64(inside)).tolist() == [single[at][0] // 1000 for at in inside]
+
+
+def test_a_part_of_a_table_of_another_clock_is_whole_steps() -> None:
+    """A step that started before the edge belongs to what was before."""
+    table: Table = {"step": int64([4, 5, 6]), "n_steps": int64([1, 1, 1]), "start_ns": int64([10, 30, 90]),
+                    "end_ns": int64([20, 80, 95])}  # fmt: skip
+    assert started_between(table, 11, 90)["step"].tolist() == [5]
+    assert started_between(table, 30, 91)["step"].tolist() == [5, 6]
+    assert started_between(table, 91, None)["step"].tolist() == []

@@ -194,6 +194,14 @@ def test_an_empty_answer_misses_every_objective() -> None:
         assert summarise(recording, parse_slo(limits))["slo"]["attainment"] == 0.5
 
 
+def test_a_workload_may_allow_empty_answers() -> None:
+    """Then one that came to its end meets limits of what it does not have; others are judged as ever."""
+    strict = played([0, 4], [[], [4.5]])
+    allowed = replace(strict, schedule=replace(strict.schedule, recipe={"allow_empty": True}))
+    for limits, attainment in (("ttft<=1s,tpot<=1s", 1.0), ("ttft<=100ms", 0.5)):
+        assert summarise(allowed, parse_slo(limits))["slo"]["attainment"] == attainment
+
+
 def test_one_token_passes_a_tpot_limit() -> None:
     """TPOT is undefined for one token, and its limit passes vacuously."""
     recording = played([0, 4], [[1], [5, 7]])

@@ -147,3 +147,14 @@ def test_without_steps_or_admissions_nothing_is_known() -> None:
     """An engine that does not tell, and a run without a step, have no held-back fraction."""
     assert held_back_fraction(run_of([], [(0, NULL)])) is None
     assert held_back_fraction(run_of([(0, 5)], [(0, NULL)])) is None
+
+
+def test_held_back_of_a_part_of_the_run_is_of_its_time_alone() -> None:
+    """Nobody runs from 0 to 50 while somebody waits from 10 on: inside [20, 60) that is 30 of 40."""
+    run = run_of([(50, 60)], [(10, 0), (40, 0)])
+    assert held_back_fraction(run, (20, 60)) == pytest.approx(30 / 40)
+    assert held_back_fraction(run, (20, None)) == pytest.approx(30 / 40)
+    assert held_back_fraction(run, (50, 60)) == 0.0
+    assert held_back_fraction(run, (60, 60)) is None
+    earlier = run_of([(10, 40), (50, 60)], [(0, 1)])  # held from 0 to 50, and idle from 0 to 10 and from 40 to 50
+    assert held_back_fraction(earlier, (20, 60)) == pytest.approx(10 / 40)

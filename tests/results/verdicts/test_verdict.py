@@ -413,6 +413,14 @@ def test_what_was_due_between_the_last_hand_over_and_the_stop_is_missing():
     assert verdict.invalid[0].text.startswith("5 of ")
 
 
+@pytest.mark.parametrize(("ratio", "outcome"), [(None, "passed"), (10.0, "passed"), (9.9, "warned")])
+def test_a_time_limit_near_the_slo_truncates_the_tail(ratio, outcome):
+    """Aborting at less than ten times the SLO's limit is said, by the name of what it does; nothing becomes INVALID."""
+    verdict = judged(clean(), timeout_slo_ratio=ratio)
+    assert verdict.valid and verdict.checks["FAILURES"] == outcome
+    assert ["TRUNCATED" in one.text for one in verdict.warnings if one.code == "FAILURES"] == [True] * (ratio == 9.9)
+
+
 def test_cancelled_requests_are_failures():
     """Ctrl-C twice."""
     recording = interrupted(Decision.CANCEL)
