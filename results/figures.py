@@ -31,6 +31,8 @@ class Figure:
     higher_is_better: bool = False
     practical_ratio: float = PRACTICAL_RATIO
     """The smallest relative difference that matters."""
+    of_server: tuple[str, ...] = ()
+    """Where it stands when a server was under load and tells it."""
 
     @property
     def practical_log_ratio(self) -> float:
@@ -58,8 +60,15 @@ FIGURES: dict[str, Figure] = {
     "throughput": Figure("output tokens", ("rates", "output_tokens_per_s"), PER_S, True),
     "total_throughput": Figure("all tokens", ("rates", "total_tokens_per_s"), PER_S, True),
     "completed": Figure("requests completed", ("rates", "completed_rps"), PER_S, True),
-    "wasted_slots": Figure("wasted slots", ("slots", "wasted_slot_fraction"), FRACTION),
-    "unused_slots": Figure("unused slots", ("slots", "unused_slot_fraction"), FRACTION),
+    "wasted_slots": Figure(
+        "wasted slots",
+        ("slots", "wasted_slot_fraction"),
+        FRACTION,
+        of_server=("server", "own_steps", "wasted_slot_fraction"),
+    ),
+    "unused_slots": Figure(
+        "unused slots", ("slots", "unused_slot_fraction"), FRACTION, of_server=("server", "unused_slot_fraction")
+    ),
     "failed": Figure("failed requests", ("requests", "failed_fraction"), FRACTION),
 }
 HEADLINE = ("ttft_p50", "ttft_p99", "tpot_p50", "e2e_p99", "goodput")
@@ -70,8 +79,14 @@ def read(summary: Mapping[str, Any], name: str) -> tuple[float | None, str | Non
     """The figure, or None and why: withheld, too few values, failures, not asked for."""
     if name == "failed":
         return _failed_fraction(summary)
+    figure = FIGURES[name]
+    value, reason = _at(summary, figure.path)
+    return _at(summary, figure.of_server) if reason == NOT_IN_SUMMARY and figure.of_server else (value, reason)
+
+
+def _at(summary: Mapping[str, Any], path: tuple[str, ...]) -> tuple[float | None, str | None]:
     group: Any = summary
-    *above, last = FIGURES[name].path
+    *above, last = path
     for key in above:
         group = group.get(key) if isinstance(group, Mapping) else None
     if not isinstance(group, Mapping) or last not in group:

@@ -62,6 +62,15 @@ def test_every_figure_is_in_a_real_summary() -> None:
         assert reason != "NOT_IN_SUMMARY", name
 
 
+def test_slots_of_a_server_are_what_it_tells() -> None:
+    """Where no engine ran in process; what it does not tell has its reason."""
+    own = {"wasted_slot_fraction": 0.25}
+    server = {"unused_slot_fraction": None, "reasons": {"unused_slot_fraction": "NOT_OBSERVABLE"}, "own_steps": own}
+    assert read({"server": server}, "wasted_slots") == (0.25, None)
+    assert read({"server": server}, "unused_slots") == (None, "NOT_OBSERVABLE")
+    assert read({"server": server, "slots": {"wasted_slot_fraction": 0.5}}, "wasted_slots") == (0.5, None)
+
+
 def test_an_absolute_gate_is_judged_on_the_mean_of_the_runs() -> None:
     """400 and 620 ms are 510 on average; the limit itself only counts where it was said to."""
     runs = [summary_of(ttft_p99=400.0), summary_of(ttft_p99=620.0)]
