@@ -80,7 +80,8 @@ def _table_bytes(table: Table) -> bytes:
         for name, values in table.items()
     }
     batch = pa.record_batch(columns)
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # a part is small, and cores are for sends
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
         stream.write_batch(batch)
     return bytes(sink.getvalue())
 
@@ -88,7 +89,7 @@ def _table_bytes(table: Table) -> bytes:
 def _table_of(blob: bytes) -> dict[str, Any]:
     import pyarrow as pa
 
-    with pa.ipc.open_stream(blob) as stream:
+    with pa.ipc.open_stream(blob, options=pa.ipc.IpcReadOptions(use_threads=False)) as stream:
         table = stream.read_all()
     return {
         name: np.array(table.column(name).to_pylist(), dtype=object)

@@ -19,8 +19,11 @@ IN_LOCUSTS_WORDS = {"users": "concurrency"}
 @click.command(cls=GroupedCommand)
 @config_options("workload", "trace", "engine", "target", "run")
 @click.option("--path", "shows_path", is_flag=True, help="print where the locustfile is, and stop")
+@click.option(
+    "--merge-late", "late_folder", metavar="FOLDER", help="merge the rows that came after that run's end, and stop"
+)
 @click.argument("locust_options", nargs=-1, metavar="[-- LOCUST OPTIONS]")
-def locust(shows_path: bool, locust_options: tuple[str, ...], **given: Any) -> None:
+def locust(shows_path: bool, late_folder: str | None, locust_options: tuple[str, ...], **given: Any) -> None:
     """Play a schedule under locust: its web UI, its master and workers, our load and run folder.
 
     \b
@@ -28,15 +31,26 @@ def locust(shows_path: bool, locust_options: tuple[str, ...], **given: Any) -> N
     tokenload locust --target http://127.0.0.1:8000/v1 --rate 8 --processes 2 -- --headless
     tokenload locust --target http://127.0.0.1:8000/v1 --rate 2,4,8 --duration 60s
     tokenload locust -- --worker --master-host 10.0.0.1
+    tokenload locust --merge-late runs/FOLDER
     """
     if shows_path:
         click.echo(str(LOCUSTFILE))
+        return
+    if late_folder is not None:
+        _merge_late(Path(late_folder))
         return
     with one_line_errors():
         words = _words(given)
     command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), *words, *locust_options]
     sys.stdout.flush()
     os.execve(sys.executable, command, environment_of(os.environ))
+
+
+def _merge_late(folder: Path) -> None:
+    with one_line_errors():
+        from loadgen.locust.merging import merge_late
+
+        click.echo(str(merge_late(folder)))
 
 
 def environment_of(environment: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import gevent
 
 from loadgen.locust.child import Child
-from loadgen.locust.clocks import boot_id, now_ns
+from loadgen.locust.clocks import clock_id, now_ns
 from loadgen.locust.messages import ACK, KILL, LINE, PING, PONG, SAY, SCHEDULE, SETUP
 from loadgen.locust.shipping import Shipper
 from loadgen.locust.spool import Spooled, begin_spool, drop, left_behind, set_owner, spool_root
@@ -105,7 +105,7 @@ class Agent:
             playing.end()
 
     def _ping(self, data: Json) -> None:
-        self._send(PONG, {**data, "worker_ns": now_ns(), "boot_id": boot_id()})
+        self._send(PONG, {**data, "worker_ns": now_ns(), "clock_id": clock_id()})
 
     def _look(self) -> None:
         while True:
@@ -195,7 +195,7 @@ class _Playing:
             self.shipper.add(int(line["part"]))
         elif "done" in line or "failed" in line:
             self._last_line = line
-        else:
+        elif "ended" not in line:  # ten times a second, and the master counts by the rows that it has
             self._tell(line)
 
     def _ended(self) -> None:

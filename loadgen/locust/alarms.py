@@ -24,7 +24,7 @@ Alarm = dict[str, str]
 def alarms(tally: Tally, lost: Iterable[int], sends_freely: bool, open_loop: bool, lines: Thresholds) -> list[Alarm]:
     """Each with its kind and one sentence. Lateness is judged where it is the client's, overload in an open loop."""
     found = [
-        _alarm("worker", f"Worker {rank} is lost. Requests of its share that it has not told of count as failed.")
+        _alarm("worker", f"Worker {rank + 1} is lost. Requests of its share that it has not told of count as failed.")
         for rank in sorted(lost)
     ]
     if sends_freely:

@@ -23,6 +23,7 @@ from loadgen.cli.exit_codes import Exit, exit_code
 from loadgen.client_processes import play_started, start_clients
 from loadgen.config import RunConfig, from_texts
 from loadgen.locust.remote_client import RemoteClient
+from loadgen.locust.watching import ServerFigures, Watcher
 from loadgen.player import Emit, EnginePlayer, Player
 from loadgen.session import Outcome, Prepared, execute
 from loadgen.steering import Steering
@@ -67,7 +68,7 @@ def _player(config: RunConfig, schedule: Schedule, clients: list[RemoteClient]) 
         return WithWorkers(ConductedEngine(config, schedule, clients[0]), clients)
     from loadgen.target_player import TargetPlayer
 
-    return WithWorkers(TargetPlayer(config, schedule, clients=clients), clients)
+    return WithWorkers(WatchedTarget(config, TargetPlayer(config, schedule, clients=clients)), clients)
 
 
 class WithWorkers:
@@ -82,9 +83,29 @@ class WithWorkers:
         self._clients = clients
 
     def found(self) -> Mapping[str, Any]:
-        """With each worker's clock: its offset, and the round trip whose half bounds the error."""
+        """With each worker's clock: its offset, how far that may be off, and its drift where it has one."""
         workers = [{"rank": client.rank, "clock": client.clock} for client in self._clients]
         return {**self._player.found(), "workers": workers}
+
+
+class WatchedTarget:
+    """A server; what it tells of itself while the run lasts is told on."""
+
+    def __init__(self, config: RunConfig, player: Player) -> None:
+        """`player`: of the server."""
+        self.target, self.drain_ns = player.target, player.drain_ns
+        self.describe, self.open, self.warm_up = player.describe, player.open, player.warm_up
+        self.found, self.close = player.found, player.close
+        self._player = player
+        self._slots = config.slots
+
+    def play(self, folder: Path, emit: Emit, control: Steering) -> Recording:
+        """As the player does."""
+        watcher = Watcher(ServerFigures(folder / "parts", self._slots), lambda told: say({"server": told}))
+        try:
+            return self._player.play(folder, emit, control)
+        finally:
+            watcher.stop()
 
 
 class ConductedEngine:

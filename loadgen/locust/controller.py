@@ -17,7 +17,7 @@ from gevent.event import Event
 from loadgen.cli.exit_codes import Exit
 from loadgen.config import from_texts
 from loadgen.locust.child import Child
-from loadgen.locust.clocks import PINGS, WorkerClock, boot_id, now_ns
+from loadgen.locust.clocks import WatchedClock, clock_id, now_ns
 from loadgen.locust.late import LateParts
 from loadgen.locust.messages import ACK, KILL, LINE, PART, PIECE_BYTES, PING, PONG, SAY, SCHEDULE, SETUP
 from loadgen.locust.stages import staged
@@ -25,6 +25,7 @@ from loadgen.locust.storing import PartStore
 from results.schedule import load_schedule
 
 LOOK_EVERY_S = 0.5
+PING_AGAIN_S = 0.02
 Json = dict[str, Any]
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class Links:
 @dataclass(slots=True)
 class _Worker:
     id: str
-    clock: WorkerClock = field(default_factory=WorkerClock)
+    clock: WatchedClock = field(default_factory=WatchedClock)
     has_ended: bool = False
 
 
@@ -74,6 +75,7 @@ class Controller:
 
     def start(self, texts: Mapping[str, Any], workers: Sequence[str]) -> None:
         """Until time 0 is set. RunError when it cannot be."""
+        show(self._live, "prepare")
         try:
             texts = staged(texts)
             from_texts(texts)
@@ -84,6 +86,7 @@ class Controller:
         gevent.wait([run.has_begun, run.over], count=1)
         if not run.has_begun.is_set():
             self._fail(run.failure or "the run ended before it began", Exit(run.exit_code))
+        show(self._live, "prepared")
 
     def stop(self) -> None:
         """Once: nothing more is sent, the rest is waited for; again: it is aborted."""
@@ -111,6 +114,7 @@ class Controller:
 
     def _fail(self, reason: str, code: Exit) -> None:
         self._run, self.exit_code = None, int(code)
+        show(self._live, "failed", reason)
         raise RunError(reason, code)
 
 
@@ -125,7 +129,7 @@ class _Run:
         self._workers = [_Worker(one) for one in workers]
         self._store: PartStore | None = None
         self._conductor: Child | None = None
-        self._boot_id = boot_id()
+        self._clock_id = clock_id()
         self._config: Any = None
         self._watching: Any = None
 
@@ -139,6 +143,7 @@ class _Run:
     def interrupt(self) -> None:
         if self._conductor is not None and not self.over.is_set():
             self._conductor.interrupt()
+            self._shown("stopped")
 
     def abandon(self) -> None:
         if self._conductor is not None:
@@ -190,6 +195,8 @@ class _Run:
             for rank, worker in enumerate(self._workers):
                 if worker.id not in alive:
                     self._lose(rank)
+                elif self._store is not None and not worker.has_ended:
+                    self._look_at_clock(rank)
 
     def _conductor_said(self, told: Json) -> None:
         if "start" in told:
@@ -198,20 +205,26 @@ class _Run:
             self._send(int(told["rank"]), KILL, {})
         elif "line" in told:
             self._pass_on(int(told["rank"]), told["line"])
+        elif "server" in told:
+            self._shown("server", told["server"])
         elif "outcome" in told:
             self._ended_well(told["outcome"])
         elif "failed" in told:
-            self.failure, self.exit_code = str(told["failed"]), int(told["exit_code"])
-            logger.error("%s", self.failure)
+            self._break_off(str(told["failed"]), Exit(int(told["exit_code"])))
 
     def _conductor_ended(self) -> None:
         if not self.over.is_set():
             if self.failure is None and self.exit_code == Exit.OK:
-                self.failure, self.exit_code = "the run's own process has died: see its messages", int(Exit.USAGE)
-                logger.error("%s", self.failure)
+                self._break_off("the run's own process has died: see its messages", Exit.USAGE)
             if self._store is not None:
                 self._shown("end", None, {}, {})
             self._end()
+
+    def _break_off(self, reason: str, code: Exit) -> None:
+        self.failure, self.exit_code = reason, int(code)
+        logger.error("%s", reason)
+        if self.has_begun.is_set():  # else `start` tells, when another start can be tried
+            self._shown("failed", reason)
 
     def _ended_well(self, outcome: Json) -> None:
         self.exit_code = int(outcome["exit_code"])
@@ -239,33 +252,42 @@ class _Run:
 
     def _pass_on(self, rank: int, line: Json) -> None:
         if "origin_ns" in line:
-            line = {"origin_ns": line["origin_ns"] + self._workers[rank].clock.offset_ns}
+            line = {"origin_ns": line["origin_ns"] + self._workers[rank].clock.at_start.offset_ns}
             self.has_begun.set()
         self._send(rank, SAY, {"line": line})
 
     def _acknowledge(self, rank: int, number: int) -> None:
         self._send(rank, ACK, {"rank": rank, "number": number})
 
+    def _look_at_clock(self, rank: int) -> None:
+        """Ask where an answer is missing, and from time to time again."""
+        self._workers[rank].clock.look_again(now_ns())
+        if self._workers[rank].clock.wants_an_answer:
+            self._ping(rank)
+
     def _ping(self, rank: int) -> None:
         self._send(rank, PING, {"rank": rank, "sent_ns": now_ns()})
 
     def _ponged(self, rank: int, data: Json) -> None:
         clock = self._workers[rank].clock
-        clock.answered(data["sent_ns"], now_ns(), data["worker_ns"], data["boot_id"] == self._boot_id)
-        if clock.count < PINGS:
-            self._ping(rank)
-        elif self._conductor is not None:
-            told = {"offset_ns": clock.offset_ns, "round_trip_ns": clock.round_trip_ns}
-            self._conductor.say({"rank": rank, "line": {"clock": told}})
+        same = data["clock_id"] == self._clock_id != ""
+        if clock.answered(data["sent_ns"], now_ns(), data["worker_ns"], same) and self._conductor is not None:
+            self._conductor.say({"rank": rank, "line": {"clock": clock.told()}})
+        if clock.wants_an_answer:
+            gevent.spawn_later(PING_AGAIN_S if clock.is_slow else 0.0, self._ping, rank)
 
     def _send(self, rank: int, kind: str, data: Json) -> None:
         with suppress(Exception):  # a channel that is down: the watch sees it
             self._links.send(kind, {"run": self.name, **data}, self._workers[rank].id)
 
     def _shown(self, what: str, *told: Any) -> None:
-        """A fault of what shows the run is no fault of the run."""
-        try:
-            if self._live is not None:
-                getattr(self._live, what)(*told)
-        except Exception:
-            logger.exception("the live view failed")
+        show(self._live, what, *told)
+
+
+def show(live: Any, what: str, *told: Any) -> None:
+    """A fault of what shows a run is no fault of the run."""
+    try:
+        if live is not None:
+            getattr(live, what)(*told)
+    except Exception:
+        logger.exception("the live view failed")

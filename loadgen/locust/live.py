@@ -36,6 +36,10 @@ class LiveView:
         self.folder: Path | None = None
         """Of the run that ended last."""
         self.state = IDLE
+        self.failure: str | None = None
+        """Why the newest run did not come about, or broke off: one line."""
+        self.is_preparing = False
+        """Whether a run is about to begin: locust itself knows no such state, and says that it is ready."""
         self.lost_ranks: set[int] = set()
         self.run = 0
         """How many runs have begun."""
@@ -68,7 +72,7 @@ class LiveView:
     def begin(self, schedule: Schedule, config: RunConfig) -> None:
         """A run begins: all that was shown before is of another."""
         self._tally = Tally(schedule, parse_slo(config.slo) if config.slo else None)
-        self._config, self.state, self.folder = config, RUNNING, None
+        self._config, self.state, self.folder, self.failure = config, RUNNING, None, None
         self._summary, self._verdict, self._server, self.lost_ranks = {}, {}, {}, set()
         self.run += 1
         self._version += 1
@@ -83,14 +87,37 @@ class LiveView:
             for listener in self._listeners:
                 listener(samples)
 
+    def prepare(self) -> None:
+        """A run is tried. What was shown of the one before stays until it begins."""
+        self.is_preparing, self.failure = True, None
+        self._version += 1
+
+    def prepared(self) -> None:
+        """Time 0 is set."""
+        self.is_preparing = False
+        self._version += 1
+
+    def failed(self, reason: str) -> None:
+        """It did not come about, or broke off."""
+        self.is_preparing, self.failure = False, reason
+        self._version += 1
+
+    def stopped(self) -> None:
+        """Somebody has stopped it, and it drains."""
+        if self._tally is not None and self.state == RUNNING:
+            self._tally.stop()
+            self._version += 1
+
     def lost(self, rank: int) -> None:
         """A worker is gone."""
         self.lost_ranks.add(rank)
         self._version += 1
 
-    def server(self, panels: Mapping[str, float]) -> None:
-        """What the server told last, by the names of `results.server.known.PANELS`."""
-        self._server = dict(panels)
+    def server(self, told: Mapping[str, float]) -> None:
+        """What the server told last: `at_ns`, panels of `results.server.known.PANELS`, and fractions of its slots."""
+        self._server = {name: value for name, value in told.items() if name != "at_ns"}
+        if self._tally is not None:
+            self._tally.server_told(int(told["at_ns"]), told.get("waiting_requests"))
         self._version += 1
 
     def end(self, folder: Path | None, summary: Json, verdict: Json) -> None:
@@ -108,11 +135,10 @@ class LiveView:
     def _document(self) -> Json:
         tally, config = self._tally, self._config
         if tally is None or config is None:
-            return {"state": self.state, "run": self.run}
+            return self._heading()
         ended = self.state == ENDED
         return {
-            "state": self.state,
-            "run": self.run,
+            **self._heading(),
             "load": _load(config),
             "clock": config.clock,
             "slo": config.slo,
@@ -121,13 +147,21 @@ class LiveView:
             "schedule_sha256": tally.schedule.sha256,
             "latency": [_latency(name, tally, self._summary) for name in LATENCY_ROWS],
             "counts": _counts(tally, self._summary),
-            "now": _of_summary(self._summary) if "rates" in self._summary else _now(tally, self._server, ended),
+            "now": self._now(tally),
             "alarms": alarms(tally, self.lost_ranks, _is_sender(config), _is_open(config), Thresholds()),
             "workers": self._workers(tally),
             "series": pictures(tally, ended),
             "verdict": _verdict(self._verdict),
             "report": self.folder is not None,
         }
+
+    def _now(self, tally: Tally) -> Json:
+        if "rates" in self._summary:
+            return _of_summary(self._summary, self._server)
+        return _now(tally, self._server, self.state == ENDED)
+
+    def _heading(self) -> Json:
+        return {"state": self.state, "run": self.run, "failure": self.failure, "preparing": self.is_preparing}
 
     def _workers(self, tally: Tally) -> list[Json]:
         ranks = sorted({*tally.until_ns, *self.lost_ranks})
@@ -201,7 +235,7 @@ def _counts(tally: Tally, summary: Json) -> Json:
 
 
 def _now(tally: Tally, server: Mapping[str, float], ended: bool) -> Json:
-    """Of the last whole seconds. Slots: of the steps of the run so far.
+    """Of the last whole seconds. Slots: of the steps of the run so far, or of what the server counted of them.
 
     Tokens of a streaming target count when their request ends: by their own moments the newest would be missing.
     """
@@ -217,15 +251,15 @@ def _now(tally: Tally, server: Mapping[str, float], ended: bool) -> Json:
         "output_tokens_per_s": rate(tokens, first, end),
         "in_flight": tally.flight.total(end - 1, end) / NS_PER_S if end > first else None,
         "queue": queue,
-        "wasted_slot_fraction": tally.slots.wasted_slot_fraction(),
-        "unused_slot_fraction": tally.slots.unused_slot_fraction(),
+        "wasted_slot_fraction": _first_told(tally.slots.wasted_slot_fraction(), server.get("wasted_slot_fraction")),
+        "unused_slot_fraction": _first_told(tally.slots.unused_slot_fraction(), server.get("unused_slot_fraction")),
         "server": dict(server),
     }
 
 
-def _of_summary(summary: Json) -> Json:
-    """The same of a run that has ended: over the whole of it."""
-    rates, slots = summary["rates"], summary.get("slots", {})
+def _of_summary(summary: Json, told: Mapping[str, float]) -> Json:
+    """The same of a run that has ended: over the whole of it. Where rows tell nothing of slots, what the server did."""
+    rates, slots, server = summary["rates"], summary.get("slots", {}), summary.get("server") or {}
     return {
         "whole_run": True,
         "arrivals_rps": rates.get("realised_rps"),
@@ -233,9 +267,13 @@ def _of_summary(summary: Json) -> Json:
         "output_tokens_per_s": rates.get("output_tokens_per_s"),
         "in_flight": summary.get("in_flight", {}).get("mean"),
         "queue": None,
-        "wasted_slot_fraction": slots.get("wasted_slot_fraction"),
-        "unused_slot_fraction": slots.get("unused_slot_fraction"),
+        "wasted_slot_fraction": _first_told(slots.get("wasted_slot_fraction"), told.get("wasted_slot_fraction")),
+        "unused_slot_fraction": _first_told(slots.get("unused_slot_fraction"), server.get("unused_slot_fraction")),
     }
+
+
+def _first_told(*told_fraction: float | None) -> float | None:
+    return next((value for value in told_fraction if value is not None), None)
 
 
 def _verdict(verdict: Json) -> Json | None:

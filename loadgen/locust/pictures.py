@@ -37,7 +37,8 @@ def pictures(tally: Tally, ended: bool) -> Json:
     end = end // width * width
     seconds = np.arange(0, end, width)
     span = (0, end, width)
-    busy, waiting = _blocks(tally.slots.busy, *span), _blocks(tally.slots.waiting, *span)
+    slots = tally.slots
+    queue = (slots.waiting, slots.busy) if slots.told_steps else (tally.server_waiting, tally.server_looks)
     return {
         "width_s": width,
         "settled_s": None if ended else tally.settled_ns / NS_PER_S,
@@ -48,7 +49,7 @@ def pictures(tally: Tally, ended: bool) -> Json:
         "failures_rps": _list(_blocks(tally.failures, *span) / width),
         "output_tokens_per_s": _list(_blocks(tally.tokens, *span) / width),
         "in_flight": _list(_blocks(tally.flight, *span) / width / NS_PER_S),
-        "queue": _ratio(waiting, busy),
+        "queue": _ratio(*(_blocks(one, *span) for one in queue)),
         "slots": _slots(tally, *span),
         "ttft_ms": _curve(tally, "ttft", p50=0.5, p95=0.95),
         "itl_ms": _curve(tally, "itl", p50=0.5, p99=0.99),

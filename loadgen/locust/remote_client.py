@@ -46,7 +46,7 @@ class RemoteClient:
         self._is_started = True
         self._say({"rank": self.rank, "start": {**setup, "rank": self.rank}})
         try:
-            told = await asyncio.wait_for(self._first_word(self._heard), READY_S)
+            told = await asyncio.wait_for(self._ready(self._heard), READY_S)
         except TimeoutError:
             raise ValueError(f"worker {self.rank + 1} was not ready within {READY_S:g} s") from None
         if "ready" not in told:
@@ -56,9 +56,15 @@ class RemoteClient:
             raise ValueError(f"worker {self.rank + 1} would send other requests than its share of the schedule")
         self.warmup, self.found = told["warmup"], told["found"]
 
-    async def _first_word(self, heard: "asyncio.Queue[Json]") -> Json:
-        while (told := await heard.get()).keys() == {"clock"}:
-            self.clock = told["clock"]
+    async def _ready(self, heard: "asyncio.Queue[Json]") -> Json:
+        """What it says of itself; not before its clock is known, since time 0 is told in it."""
+        told: Json = {}
+        while not (told and self.clock) and not told.keys() & {"failed", "lost"}:
+            line = await heard.get()
+            if line.keys() == {"clock"}:
+                self.clock = line["clock"]
+            else:
+                told = line
         return told
 
     async def listen(self) -> None:

@@ -34,6 +34,10 @@ class Seconds:
         edges = np.clip(np.arange(first, last + 2) * S_NS, from_ns, until_ns)
         self._sums[first : last + 1] += value * np.diff(edges) / (until_ns - from_ns)
 
+    def cut(self, at_ns: int) -> None:
+        """Forget what lies after the second of this moment."""
+        self._sums[max(at_ns, 0) // S_NS + 1 :] = 0.0
+
     def over(self, first_s: int, end_s: int) -> Float64:
         """The sums of these seconds, the end excluded."""
         self._reach(end_s)

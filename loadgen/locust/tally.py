@@ -61,6 +61,8 @@ class Tally:
         self.streamed = False
         """A streaming target: the tokens of a request are told when it ends, not before."""
         self.slots = SlotTally()
+        self.server_waiting, self.server_looks = Seconds(), Seconds()
+        """Waiting requests as a server told them, added up, and how often it did."""
         self._assembler = Assembler(schedule)
         due_ns = schedule.due_ns
         self.arrivals.add(due_ns[~is_null(due_ns)])
@@ -90,6 +92,17 @@ class Tally:
             return None
         self.ended_by_rank[rank] = self.ended_by_rank.get(rank, 0) + len(news.request_id)
         return self._ended(news, news.ended)
+
+    def stop(self) -> None:
+        """Nothing more is sent: what the schedule has left does not arrive."""
+        self.arrivals.cut(self.now_ns)
+
+    def server_told(self, at_ns: int, waiting_requests: float | None) -> None:
+        """What a server has told of its queue."""
+        if waiting_requests is not None:
+            moment = int64([max(at_ns, 0)])
+            self.server_waiting.add(moment, waiting_requests)
+            self.server_looks.add(moment)
 
     def _flight(self, flight: Table, rank: int) -> None:
         """Spread what was in flight over the time since the worker's part before."""

@@ -1,16 +1,19 @@
 """Our part of locust's web UI: the tabs "LLM" and "LLM report", the rows to download, and a page of our own beside.
 
 Locust's bundle has no place for charts: a script on its page mounts ours below its tabs. Touches of locust that it
-does not promise: `template_args`, the endpoint `locust.index`, and of its page `.MuiTabs-root`, `.MuiContainer-root`,
-`.MuiAccordion-root` and the names of its form's fields. Where they are gone, /llm/ shows the same.
+does not promise: `template_args`, the endpoints `locust.index` and `locust.request_stats`, and of its page
+`.MuiTabs-root`, `.MuiContainer-root`, `.MuiAccordion-root` and the names of its form's fields. Where they are gone,
+/llm/ shows the same.
 """
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request, send_file
+from locust.runners import STATE_INIT, STATE_SPAWNING
 
 from loadgen.locust.downloads import DOWNLOADS, DownloadError, available, csv_lines
 from loadgen.locust.exact import install_exact
@@ -39,6 +42,7 @@ def install_web(environment: Any, live: LiveView) -> None:
     if web_ui is None:
         return
     _extend_page(web_ui)
+    _tell_of_preparing(web_ui, live)
     base = (getattr(environment.parsed_options, "web_base_path", None) or "").rstrip("/")
     pages = _blueprint(environment, live, web_ui.auth_required_if_enabled)
     web_ui.app.register_blueprint(pages, url_prefix=f"{base}/llm")
@@ -55,6 +59,18 @@ def _extend_page(web_ui: Any) -> None:
         is_page = request.endpoint == "locust.index" and response.mimetype == "text/html"
         if is_page and response.status_code == 200:  # noqa: PLR2004
             response.set_data(response.get_data(as_text=True).replace("</body>", f"{SCRIPTS}</body>"))
+        return response
+
+
+def _tell_of_preparing(web_ui: Any, live: LiveView) -> None:
+    """Locust says that it is ready while a run is prepared, and its page would go back to the form."""
+
+    @web_ui.app.after_request  # type: ignore[untyped-decorator]
+    def _as_spawning(response: Response) -> Response:
+        if live.is_preparing and request.endpoint == "locust.request_stats" and response.is_json:
+            told = response.get_json()
+            if told.get("state") == STATE_INIT:
+                response.set_data(json.dumps({**told, "state": STATE_SPAWNING}))
         return response
 
 

@@ -117,8 +117,23 @@
     fill(parts.alarms, ...lines);
   };
 
+  // Above everything, on whatever page of locust's is open: a start that failed leaves its form as it was.
+  const heading = (told) => {
+    const text = told.failure ? `The LLM run failed: ${told.failure}`
+      : told.preparing ? "The LLM run is being prepared: the workers get their requests and connect." : "";
+    let banner = document.getElementById("llm-heading");
+    if (!text) return banner && banner.remove();
+    if (!banner) {
+      banner = make("div", { id: "llm-heading", role: "status" });
+      document.body.prepend(banner);
+    }
+    banner.className = told.failure ? "llm-failure" : "llm-preparing";
+    if (banner.textContent !== text) banner.textContent = text;
+    return undefined;
+  };
+
   const tiles = (told) => {
-    const now = told.now, counts = told.counts;
+    const now = told.now, counts = told.counts, server = now.server || {};
     const last = now.whole_run ? "over the run" : now.seconds ? `last ${now.seconds}\u00a0s` : "from 1 s on";
     const untold = (value) => value === null || value === undefined;
     const flight = now.whole_run ? "requests, mean" : "requests, newest second";
@@ -133,6 +148,8 @@
       now.whole_run ? null : tile("Queue", number(now.queue), untold(now.queue) ? "not told here" : "waiting for a slot"),
       tile("Wasted slots", percent(now.wasted_slot_fraction), untold(now.wasted_slot_fraction) ? "not told here" : "of computed slot-steps"),
       tile("Unused slots", percent(now.unused_slot_fraction), untold(now.unused_slot_fraction) ? "not told here" : "of all slot-steps"),
+      untold(server.running_requests) ? null : tile("Running", number(server.running_requests), "requests, by the server"),
+      untold(server.kv_used_fraction) ? null : tile("KV cache", percent(server.kv_used_fraction), "in use, by the server"),
       tile("SLO attainment", percent(counts.attainment), slo),
       tile("Failed", whole(counts.failed), `of ${whole(counts.ended)} ended`, counts.failed > 0));
   };
@@ -161,7 +178,7 @@
       told.counts.newest_error ? make("p", { class: "llm-muted llm-error" }, `Newest: ${told.counts.newest_error}`) : null);
     parts.workers.whole.hidden = told.workers.length < 2 && !told.workers.some((one) => one.lost);
     fill(parts.workers.body, table(["worker", "ended", "told up to", ""], told.workers.map((one) =>
-      [String(one.rank), whole(one.ended), one.until_s === null ? NONE : `${number(one.until_s)} s`, one.lost ? "lost" : ""])));
+      [String(one.rank + 1), whole(one.ended), one.until_s === null ? NONE : `${number(one.until_s)} s`, one.lost ? "lost" : ""])));
     parts.rows.whole.hidden = !told.report;
     const offered = ROWS.map(([file, title, kinds]) => [file, title, kinds.filter((kind) => (told.rows || []).includes(`${file}.${kind}`))]);
     fill(parts.rows.body, make("ul", {}, ...offered.filter(([, , kinds]) => kinds.length).map(([file, title, kinds]) => make("li", {}, `${title}: `,
@@ -213,6 +230,7 @@
     } catch {
       unreachable = true;
     }
+    if (latest) heading(latest);
     render();
   };
 
@@ -280,11 +298,16 @@
     }
   };
 
-  // Locust's page asks for its state only while a test runs: one that drained stays at CLEANUP there, with no way on.
+  // Locust's page asks for its state only while it shows a test: one that drained stays at CLEANUP there, one that
+  // never began at RUNNING, and one that took a while to begin at READY, with no way on.
   let stuckLooks = 0;
   const unstick = () => {
-    const shown = [...document.querySelectorAll("header *")].some((one) => !one.children.length && /^(cleanup|stopping)$/i.test(one.textContent.trim()));
-    stuckLooks = shown && latest && latest.locust_state === "stopped" ? stuckLooks + 1 : 0;
+    const shows = (words) => [...document.querySelectorAll("header *")].some((one) => !one.children.length && words.test(one.textContent.trim()));
+    const state = latest && latest.locust_state, rests = state === "ready" || state === "stopped";
+    const drained = state === "stopped" && shows(/^(cleanup|stopping)$/i);
+    const never = rests && latest.failure && shows(/^(running|spawning)$/i);
+    const begun = (state === "running" || state === "spawning") && shows(/^(ready|stopped)$/i);
+    stuckLooks = drained || never || begun ? stuckLooks + 1 : 0;
     if (stuckLooks > UNSTICK_AFTER_LOOKS) location.reload();
   };
 

@@ -36,9 +36,11 @@ def environment(spool: Path) -> dict[str, str]:
 
 
 @contextmanager
-def locust(spool: Path, options: Sequence[str], locusts: Sequence[str]) -> Iterator[Process]:
-    """`tokenload locust`; killed with all its children at the end."""
-    command = tokenload("locust", *options, "--", *locusts)
+def locust(
+    spool: Path, options: Sequence[str], locusts: Sequence[str], enter: Sequence[str] = ()
+) -> Iterator[Process]:
+    """`tokenload locust`; killed with all its children at the end. `enter`: leads to the host that it runs on."""
+    command = [*enter, *tokenload("locust", *options, "--", *locusts)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(spool),
         start_new_session=True,

@@ -1,7 +1,8 @@
 """A locustfile for the tests of the UI: plays nothing, tells a live view of a modelled run, a part at a time.
 
 From the environment: STUB_FOLDER (of the run), STUB_EVERY_S (pace of the parts), STUB_ALARMS (a worker is lost),
-STUB_LOGIN (nobody may log in), STUB_WAITS (in the middle of each run, for a look at /stub/on).
+STUB_LOGIN (nobody may log in), STUB_WAITS (in the middle of each run, for a look at /stub/on), STUB_PREPARES (a run is
+about to begin until that look).
 """
 
 import os
@@ -43,10 +44,20 @@ def install(environment: Any, **_: Any) -> None:
     """As the real one does."""
     install_web(environment, LIVE)
     if environment.web_ui is not None:
-        environment.web_ui.app.add_url_rule("/stub/on", "stub", lambda: (GO_ON.set(), "on")[1])
+        environment.web_ui.app.add_url_rule("/stub/on", "stub", go_on)
+    if "STUB_PREPARES" in os.environ:
+        LIVE.prepare()
     if "STUB_LOGIN" in os.environ and environment.web_ui is not None:
         environment.web_ui.app.secret_key = "of a test"
         environment.web_ui.login_manager.user_loader(lambda user_id: None)
+
+
+def go_on() -> str:
+    """What waits goes on."""
+    GO_ON.set()
+    if LIVE.is_preparing:
+        LIVE.prepared()
+    return "on"
 
 
 @events.test_start.add_listener

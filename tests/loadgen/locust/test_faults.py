@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +26,12 @@ from tests.loadgen.locust.running import (
     state_of,
     until,
 )
-from tests.loadgen.served import serving
+from tests.loadgen.served import serving, tokenload
 
 pytestmark = pytest.mark.realtime
 LONG = ("--rate", "20", "--requests", "4000", "--drain", "5s")
+STANDS_STILL_S = 3.0
+"""Half of what a worker waits for a sign of its master."""
 SHORT = ("--rate", "20", "--requests", "300", "--drain", "5s")
 
 
@@ -120,6 +124,41 @@ def test_a_killed_worker_is_lost_and_the_others_go_on(server: str, out: Path, sp
 
 
 @pytest.mark.slow
+def test_rows_of_a_killed_worker_come_later_and_can_be_merged(server: str, out: Path, tmp_path: Path) -> None:
+    """Its player leaves them in the spool of its machine; the next worker there ships them beside the run's files.
+
+    Merged into a run of their own: what of the lost worker had ended is there, and no row of the others is gone.
+    """
+    of_master, of_worker = master_and_workers(tmp_path, [], 2, free_port())
+    others, machine = tmp_path / "others", tmp_path / "machine"
+    with (
+        locust(others, options(server, out, SHORT), of_master) as master,
+        locust(machine, [], of_worker) as victim,
+        locust(others, [], of_worker),
+    ):
+        wait_for_rows(out, master)
+        victim.kill()
+        printed = output_of(master)
+    assert master.returncode == 3, printed
+    folder = only_folder(out)
+    before = by_status(folder)
+    again = options(server, out, ("--rate", "20", "--requests", "60"))
+    with (
+        locust(others, again, of_master) as master,
+        locust(machine, [], of_worker),
+        locust(others, [], of_worker),
+    ):
+        printed = output_of(master)
+    assert f"--merge-late {folder}" in printed
+    command = tokenload("locust", "--merge-late", str(folder))
+    merged = Path(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip())
+    after = by_status(merged)
+    assert by_status(folder) == before and sum(after.values()) == sum(before.values())
+    assert after["ok"] >= before["ok"] and after.get("worker_lost", 0) < before["worker_lost"]
+    assert (merged / "report.html").is_file()
+
+
+@pytest.mark.slow
 def test_a_killed_master_leaves_its_rows(server: str, out: Path, spool: Path) -> None:
     """SIGKILL of the master: players stop within seconds, the folder is INCOMPLETE with what had come.
 
@@ -144,6 +183,27 @@ def test_a_killed_master_leaves_its_rows(server: str, out: Path, spool: Path) ->
     (other,) = (path for path in out.iterdir() if path != folder)
     assert by_status(other) == {"ok": 60}
     assert by_status(folder)["ok"] > before["ok"] + 20
+
+
+@pytest.mark.slow
+def test_a_master_that_stands_still_for_a_while_loses_nothing(server: str, out: Path, spool: Path) -> None:
+    """SIGSTOP and, before its workers give it up, SIGCONT: they play on, and ship what has piled up."""
+    of_master, of_worker = master_and_workers(spool, [], 2, free_port())
+    load = ("--rate", "20", "--requests", "200")
+    with (
+        locust(spool, options(server, out, load), of_master) as master,
+        locust(spool, [], of_worker),
+        locust(spool, [], of_worker),
+    ):
+        wait_for_rows(out, master)
+        master.send_signal(signal.SIGSTOP)
+        time.sleep(STANDS_STILL_S)
+        master.send_signal(signal.SIGCONT)
+        printed = output_of(master)
+        assert master.returncode in (0, 3), printed
+        nothing_left(spool)
+    assert by_status(only_folder(out)) == {"ok": 200}
+    assert not list(spool.glob("tokenload-spool-*/*"))
 
 
 def test_ctrl_c_ends_a_master_that_waits_for_its_workers(server: str, out: Path, spool: Path) -> None:

@@ -221,6 +221,22 @@ def test_live_rates_are_of_the_last_seconds() -> None:
     assert kinds(live) == []
 
 
+def test_what_was_not_sent_after_a_stop_has_not_arrived() -> None:
+    """The curve of arrivals ends there; what had arrived by then stays."""
+    made = steady(200, S // 10, S // 10)
+    live = view_of(schedule_of(made), SERVER, in_time(made[:100], 10 * S))
+    live.stopped()
+    for part in in_time(made[:100], 20 * S):  # what had been sent drains
+        live.add(part, 0)
+    series = live.snapshot()["series"]["arrivals_rps"]
+    assert series[5] == pytest.approx(10.0)
+    assert series[12:18] == [0.0] * 6
+    live.begin(schedule_of(made), from_texts(SERVER))
+    for part in in_time(made, 30 * S):
+        live.add(part, 0)
+    assert live.snapshot()["series"]["arrivals_rps"][15] == pytest.approx(10.0)
+
+
 def test_overload_is_said_and_a_busy_server_is_not() -> None:
     """Served at half the rate it arrives: a banner. Slow but steady: none."""
     overloaded = [
@@ -250,13 +266,13 @@ def test_late_sends_are_said() -> None:
 
 
 def test_a_lost_worker_and_failures_are_said() -> None:
-    """Who is lost is named, and failures above one in a hundred are."""
+    """Who is lost is named, from 1 on as in messages and logs, and failures above one in a hundred are."""
     made = [replace(one, status=Status.SHED, events=[], error="HTTP 503") for one in steady(30, S // 10, S // 10)]
     live = view_of(schedule_of(made), SERVER, in_time(made, 8 * S), ranks=3)
     live.lost(2)
     document = live.snapshot()
     assert kinds(live) == ["worker", "failures"]
-    assert "Worker 2" in document["alarms"][0]["text"]
+    assert "Worker 3" in document["alarms"][0]["text"]
     assert [(one["rank"], one["lost"]) for one in document["workers"]] == [(0, False), (1, False), (2, True)]
     assert document["counts"]["by_status"] == {"shed": 30}
     assert document["counts"]["newest_error"] == "HTTP 503"

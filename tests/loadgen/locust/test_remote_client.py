@@ -9,6 +9,7 @@ from loadgen.locust.remote_client import RemoteClient
 from loadgen.shards import shard, shard_sha256
 from results.schedule import Schedule, make_schedule
 
+CLOCK: dict[str, Any] = {"clock": {"offset_ns": 5, "uncertainty_ns": 9}}
 SETUP = {"config": {}, "folder": "f", "shards": 2, "model": "m", "drain_ns": None}
 Json = dict[str, Any]
 
@@ -23,8 +24,11 @@ def ready(of: Schedule, rank: int, shards: int = 2) -> Json:
     return {"ready": True, "shard_sha256": shard_sha256(of, shard(of, rank, shards)), "warmup": None, "found": {}}
 
 
-def started(*lines: Json, rank: int = 1) -> tuple[RemoteClient, list[Json]]:
-    """A client of two that has heard these lines when it asked to start, and what it told."""
+def started(*lines: Json, rank: int = 1, patience_s: float = 30.0) -> tuple[RemoteClient, list[Json]]:
+    """A client of two that has heard these lines when it asked to start, and what it told.
+
+    TimeoutError when it still waits after so long.
+    """
     told: list[Json] = []
     client = RemoteClient(rank, told.append)
     client.expects(schedule(), 2)
@@ -34,7 +38,7 @@ def started(*lines: Json, rank: int = 1) -> tuple[RemoteClient, list[Json]]:
         await asyncio.sleep(0)
         for line in lines:
             client.heard(line)
-        await task
+        await asyncio.wait_for(task, patience_s)
 
     asyncio.run(start())
     return client, told
@@ -42,14 +46,17 @@ def started(*lines: Json, rank: int = 1) -> tuple[RemoteClient, list[Json]]:
 
 def test_it_passes_on_what_the_player_is_to_do() -> None:
     """The setup, with the rank; nothing else before it is ready."""
-    _, told = started(ready(schedule(), 1))
+    _, told = started(ready(schedule(), 1), CLOCK)
     assert told == [{"rank": 1, "start": {**SETUP, "rank": 1}}]
 
 
-def test_the_clock_may_come_first() -> None:
-    """What the master measured is kept."""
-    client, _ = started({"clock": {"offset_ns": 5, "round_trip_ns": 9}}, ready(schedule(), 1))
-    assert client.clock == {"offset_ns": 5, "round_trip_ns": 9}
+@pytest.mark.parametrize("lines", [[CLOCK, ready(schedule(), 1)], [ready(schedule(), 1), CLOCK]], ids=["first", "last"])
+def test_it_is_not_ready_before_its_clock_is_known(lines: list[Json]) -> None:
+    """Whichever comes first: time 0 is told in its clock. What the master measured is kept."""
+    client, _ = started(*lines)
+    assert client.clock == CLOCK["clock"]
+    with pytest.raises(TimeoutError):
+        started(*(line for line in lines if line is not CLOCK), patience_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +72,7 @@ def test_the_clock_may_come_first() -> None:
 def test_a_worker_that_cannot_play_its_share_is_told_by_number(line: Json, told: str) -> None:
     """Another rank, another number of shards, another schedule, a failure, a loss: one line, and no run."""
     with pytest.raises(ValueError, match=f"worker 2 .*{told}"):
-        started(line)
+        started(line, CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +87,7 @@ def test_it_listens_until_the_player_has_ended(last: Json, result: bool) -> None
         task = asyncio.create_task(client.start(SETUP))
         await asyncio.sleep(0)
         client.heard(ready(schedule(), 0))
+        client.heard(CLOCK)
         await task
         listening = asyncio.create_task(client.listen())
         client.heard({"ended": 3})

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests.loadgen.locust.hosts import clock_ahead, hosts, serving_on, why_not
 from tests.loadgen.locust.running import (
     by_status,
     environment,
@@ -51,15 +53,16 @@ def options(server: str, out: Path) -> list[str]:
     return ["--target", server, "--out", str(out), "--no-calibrate", *LOAD]
 
 
-@pytest.mark.parametrize("locusts", [[], ["--processes", "2"]], ids=["local", "two-processes"])
+@pytest.mark.parametrize("processes", [0, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_locust_plays_what_run_plays(
-    server: str, hashes: dict[str, str], tmp_path: Path, locusts: list[str]
+    server: str, hashes: dict[str, str], tmp_path: Path, processes: int
 ) -> None:
     """Headless, alone and with forked workers: schedule hash, content hash and digest are those of `tokenload run`."""
     port = str(free_port())
-    ports = ["--master-bind-port", port, "--master-port", port] if locusts else []
+    ports = ["--master-bind-port", port, "--master-port", port]
+    forks = ["--processes", str(processes), *ports] if processes else []
     out, headless = tmp_path / "out", ["--headless", "--only-summary"]
-    with locust(tmp_path / "spool", options(server, out), [*headless, *ports, *locusts]) as process:
+    with locust(tmp_path / "spool", options(server, out), [*headless, *forks]) as process:
         printed = output_of(process)
     assert process.returncode in (0, 3), printed  # 3: the machine was too busy to measure
     folder = only_folder(out)
@@ -71,7 +74,7 @@ def test_locust_plays_what_run_plays(
 
 @pytest.mark.slow
 def test_separate_workers_play_what_run_plays(server: str, hashes: dict[str, str], tmp_path: Path) -> None:
-    """A master and three workers that were started by themselves: the same hashes and digest."""
+    """A master and three workers that were started by themselves: the same hashes and digest; one clock for all."""
     out, spool = tmp_path / "out", tmp_path / "spool"
     of_master, of_worker = master_and_workers(spool, [], 3, free_port())
     with (
@@ -83,6 +86,33 @@ def test_separate_workers_play_what_run_plays(server: str, hashes: dict[str, str
         printed = output_of(master)
     assert master.returncode in (0, 3), printed
     assert hashes_of(only_folder(out)) == hashes
+    assert [one["clock"]["shared"] for one in info_of(only_folder(out))["workers"]] == [True] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(why_not() != "", reason=why_not())
+def test_workers_on_hosts_of_their_own_play_what_run_plays(hashes: dict[str, str], tmp_path: Path) -> None:
+    """Three, each with a network, an address and a clock of its own: the same requests at the same times all the same.
+
+    How far each clock is ahead was found out, to what is said of it, and time 0 told in it.
+    """
+    out, port, ahead_s = tmp_path / "out", str(free_port()), (0, 3_600, 86_400)
+    with hosts(3) as (home, *others), serving_on(home) as server, ExitStack() as running:
+        of_master, of_worker = master_and_workers(tmp_path, [], 3, int(port))
+        for at, (host, seconds) in enumerate(zip(others, ahead_s, strict=True)):
+            enter, spool = [*host.enter, *clock_ahead(seconds)], tmp_path / f"spool{at}"
+            running.enter_context(locust(spool, [], [*of_worker, "--master-host", home.address], enter))
+        master = running.enter_context(locust(tmp_path / "spool", options(server, out), of_master, home.enter))
+        printed = output_of(master)
+    assert master.returncode in (0, 3), printed
+    folder = only_folder(out)
+    assert hashes_of(folder) == hashes
+    clocks = sorted((one["clock"] for one in info_of(folder)["workers"]), key=lambda told: float(told["offset_ns"]))
+    for told, seconds in zip(clocks, ahead_s, strict=True):
+        assert told["shared"] is False and told["uncertainty_ns"] < 1_000_000_000
+        assert abs(told["offset_ns"] - seconds * 1_000_000_000) <= told["uncertainty_ns"]
+    rows = pd.read_parquet(folder / "requests.parquet")
+    assert (rows.handed_ns - rows.due_ns).between(0, 20_000_000_000).all()
 
 
 def test_an_engine_in_a_process_has_one_player(tmp_path: Path) -> None:

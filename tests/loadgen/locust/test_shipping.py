@@ -10,18 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.locust.late import LateParts, only_new
+from loadgen.locust.merging import LATE, merge_late
 from loadgen.locust.messages import PIECE_BYTES
 from loadgen.locust.shipping import MOST_UNDER_WAY, RESEND_S, Shipper
 from loadgen.locust.spool import Spooled, begin_spool, left_behind, set_owner
 from loadgen.locust.storing import PartStore
 from loadgen.part_files import PartFiles, pack, part_numbers, unpack
 from results.columns import NULL
-from results.recording import RecordingPart, empty_part
+from results.recording import RecordingPart, empty_part, merge
 from results.recovery import read_parts
 from results.schedule import make_schedule
-from results.store import PartWriter, RunFolder
+from results.status import Status
+from results.store import COMPLETE, PartWriter, RunFolder, is_sealed, load_run
 
 Json = dict[str, Any]
+INFO = {"target": "http", "clock": "real", "schedule_sha256": "0", "config_effective": {"slo": None}, "config": {}}
 GONE_PID = 2**22 + 1
 """More than any process can have."""
 
@@ -220,8 +223,66 @@ def test_late_rows_of_no_unfinished_run_stay_where_they_are(tmp_path: Path, name
     assert not list((tmp_path / "outside" / "parts").iterdir())
 
 
+def finished_run(out: Path, name: str, *told: RecordingPart) -> Path:
+    """The folder of a run of three requests that has ended; of what nobody told, a worker was lost."""
+    folder = RunFolder(out / name, make_schedule([0, 1, 2], [5, 5, 5], [2, 2, 2]), dict(INFO), {})
+    recording = merge(make_schedule([0, 1, 2], [5, 5, 5], [2, 2, 2]), told)
+    status = recording.requests["status"]
+    status[status == Status.NOT_DISPATCHED] = Status.WORKER_LOST
+    folder.finish(recording, {}, COMPLETE, "2026-01-01T00:00:00+00:00", {})
+    return out / name
+
+
+def test_late_rows_of_a_finished_run_are_kept_beside_its_files(tmp_path: Path) -> None:
+    """Acknowledged when they are there; no file of the run changes, and rows that it has are not kept again."""
+    folder = finished_run(tmp_path, "20260101T000000Z-x-abc", part(0))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    acknowledged: list[int] = []
+    late = LateParts(tmp_path, lambda message: acknowledged.append(message["number"]))
+    late.piece(piece_of(folder.name, 3, part(0, 1)))
+    late.piece(piece_of(folder.name, 4, part(1, 2)))
+    assert acknowledged == [3, 4]
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    tables = read_parts(folder / LATE / "parts").tables
+    assert tables["requests"]["request_id"].tolist() == [1, 2]
+    assert tables["tokens"]["request_id"].tolist() == [1, 1, 2, 2]
+
+
+def test_late_rows_and_their_run_make_the_run_that_lost_nothing(tmp_path: Path) -> None:
+    """The same digest as if all had come in time; of a request that nobody told of, the worker is lost still."""
+    whole = finished_run(tmp_path, "whole", part(0), part(1))
+    folder = finished_run(tmp_path, "20260101T000000Z-x-abc", part(0))
+    LateParts(tmp_path, lambda message: None).piece(piece_of(folder.name, 0, part(1)))
+    merged = merge_late(folder)
+    assert merged != folder
+    run, wanted = load_run(merged), load_run(whole)
+    assert run.info["digest_sha256"] == wanted.info["digest_sha256"]
+    assert run.recording.requests["status"].tolist() == [Status.OK, Status.OK, Status.WORKER_LOST]
+    times, wanted_times = (np.asarray(one.recording.token_t_ns) for one in (run, wanted))
+    assert times.tolist() == wanted_times.tolist()
+    assert (run.info["merged_from"], run.info["late_requests"]) == (folder.name, 1)
+    assert is_sealed(run.info)
+    assert (merged / "report.html").is_file()
+    assert load_run(folder).recording.requests["status"].tolist() == [Status.OK, *[Status.WORKER_LOST] * 2]
+
+
+def test_a_run_without_late_rows_is_not_merged(tmp_path: Path) -> None:
+    """Nor one that goes on, nor one twice: one line each."""
+    with pytest.raises(ValueError, match="no late rows"):
+        merge_late(finished_run(tmp_path, "whole", part(0)))
+    with pytest.raises(ValueError, match="has not ended"):
+        merge_late(unfinished_run(tmp_path, "on"))
+    folder = finished_run(tmp_path, "lost", part(0))
+    LateParts(tmp_path, lambda message: None).piece(piece_of(folder.name, 0, part(1)))
+    merge_late(folder)
+    with pytest.raises(FileExistsError, match="exists"):
+        merge_late(folder)
+
+
 def test_only_new_rows_are_written() -> None:
     """Rows of requests that are there are left out, those of others kept."""
     kept = only_new(part(1, 2), part(2, 3))
     assert kept.tables["requests"]["request_id"].tolist() == [1]
     assert kept.tables["tokens"]["request_id"].tolist() == [1, 1]
+    kept = only_new(part(1, 2, 3), part(2), np.array([3]))
+    assert kept.tables["requests"]["request_id"].tolist() == [1]

@@ -75,6 +75,11 @@ def test_a_worker_tells_when_it_heard_the_master() -> None:
     assert "last_heartbeat_timestamp = time.time()" in text_of("WorkerRunner", "handle_message")
 
 
+def test_a_worker_asks_for_all_defaults_at_each_option() -> None:
+    """Why `remember_defaults` keeps them: `default_args_dict` builds a parser, once for each option of a message."""
+    assert "k not in argument_parser.default_args_dict()" in text_of("WorkerRunner", "handle_message")
+
+
 def test_a_worker_that_is_silent_becomes_missing() -> None:
     """The watch for lost workers reads the state of `clients`."""
     assert "client.state = STATE_MISSING" in text_of("MasterRunner", "heartbeat_worker")

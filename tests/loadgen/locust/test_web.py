@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadgen.locust.downloads import DOWNLOADS, available, csv_lines
-from tests.loadgen.locust.browsing import Browser, browse, get, locust_ui
+from tests.loadgen.locust.browsing import Browser, browse, free_port, get, locust_ui
+from tests.loadgen.locust.running import locust, post, state_of, until
 from tests.results.report.browser import CHROMIUM
 
 LOCAL = ("http://127.0.0.1", "data:", "about:", "blob:")
@@ -35,6 +37,15 @@ def test_routes_answer_under_a_base_path_and_before_any_run(tmp_path: Path) -> N
         assert get(address + "llm/page.html")[0] == 404
         root = address.removesuffix("load/")
         assert get(root + "llm/live.json")[0] == 404
+
+
+def test_a_run_that_is_prepared_is_no_readiness(tmp_path: Path) -> None:
+    """Locust's page is told that it spawns, so that it does not go back to its form; and ready when that is over."""
+    with locust_ui(tmp_path, STUB_PREPARES="yes") as address:
+        assert state_of(address.rstrip("/")) == "spawning"
+        assert json.loads(get(address + "llm/live.json")[2])["preparing"] is True
+        get(address + "stub/on")
+        until(lambda: state_of(address.rstrip("/")) == "ready", "locust's own word")
 
 
 def test_nothing_is_shown_without_the_login(tmp_path: Path) -> None:
@@ -63,6 +74,62 @@ def test_a_file_without_rows_is_a_head(tmp_path: Path) -> None:
     """A run that sent nothing has its columns."""
     pq.write_table(pa.table({"error": pa.array([], pa.string())}), tmp_path / "requests.parquet")
     assert b"".join(csv_lines(tmp_path, "requests.csv")) == b'"error"\n'
+
+
+@pytest.fixture
+def idle_ui(tmp_path: Path) -> Iterator[str]:
+    """The real thing over a target where nobody is; its address without a slash."""
+    target, web = f"http://127.0.0.1:{free_port()}/v1", str(free_port())
+    options = ["--target", target, "--requests", "40", "--rate", "20", "--out", str(tmp_path / "out"), "--no-calibrate"]
+    with locust(tmp_path / "spool", options, ["--web-host", "127.0.0.1", "--web-port", web]):
+        address = f"http://127.0.0.1:{web}"
+        until(lambda: state_of(address) == "ready", "the UI")
+        yield address
+
+
+def failure_of(address: str) -> str:
+    """What the page says of the newest run that did not come about."""
+    return json.loads(get(f"{address}/llm/live.json")[2])["failure"] or ""
+
+
+NEW = "[...document.querySelectorAll('header button')].some((one) => /^new$/i.test(one.textContent.trim()))"
+IN_PROCESS = {"target": "", "no_calibrate": ""}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"rate": "fast"}, "--rate: 'fast'"),
+        ({"rate": "8,fast"}, "--rate: 'fast'"),
+        ({"slo": "ttft<1"}, "--slo"),
+        ({**IN_PROCESS, "engine": "perpetual"}, "perpetual"),
+        ({**IN_PROCESS, "engine": "static,batch=many"}, "many"),
+    ],
+)
+def test_a_start_that_cannot_be_is_told_on_the_page(idle_ui: str, fields: dict[str, str], told: str) -> None:
+    """A bad value of the form, and an engine that cannot be built: one line with what is wrong, and no run."""
+    post(f"{idle_ui}/swarm", **fields)
+    failure = until(lambda: failure_of(idle_ui), "the reason")
+    assert told in failure and "\n" not in failure
+    until(lambda: state_of(idle_ui) in ("ready", "stopped"), "the end")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_a_failed_start_is_a_banner_until_the_next(idle_ui: str) -> None:
+    """Nobody at the target: said above all else, with a way to the next start, which takes the banner away."""
+
+    async def visit(browser: Browser) -> None:
+        await browser.open(idle_ui)
+        await browser.click("form button", "Start")
+        await browser.until("document.querySelector('.llm-failure')?.textContent.includes('does not answer')")
+        await browser.until(f"Boolean(document.querySelector('form button')) || {NEW}")
+        await browser.shoot("failure")
+        until(lambda: state_of(idle_ui) in ("ready", "stopped"), "the end")
+        post(f"{idle_ui}/swarm", **IN_PROCESS, engine="one-by-one", clock="modelled")
+        await browser.until("!document.querySelector('.llm-failure')")
+        assert browser.complaints == []
+
+    browse(visit)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
