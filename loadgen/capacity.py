@@ -237,7 +237,10 @@ def _confirm(search: Search, rate_rps: float, effort: Effort, progress: Progress
     rate_rps = float(f"{rate_rps:.6g}") if rate_rps > 0 else min(one["rate_rps"] for one in search.probes)
     seed, requests = effort.seeds[-1] + 1, 2 * effort.requests
     passed = _ask(search, rate_rps, seed, requests, progress)
-    return {"rate_rps": rate_rps, "seed": seed, "requests": requests, "passed": passed}
+    asked = (rate_rps, seed, requests)
+    last = [one for one in search.probes if (one["rate_rps"], one["seed"], one["requests"]) == asked][-1]
+    told = {"rate_rps": rate_rps, "seed": seed, "requests": requests, "passed": passed}
+    return {**told, "worthless": last["worthless"], "text": last["text"]}
 
 
 def _label(search: Search) -> str:

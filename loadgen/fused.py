@@ -7,28 +7,31 @@ be asked: first come, first served, out as soon as finished; nobody waits for ot
 
 from array import array
 from collections import deque
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 import numpy as np
 
-from engines.engine import Engine
+from engines.engine import Engine, Request, SamplingParams
 from engines.executor import StretchCost
 from engines.slots import SlotEngine
 from engines.stretches import duration_ps, steps_before
-from loadgen.drive import no_garbage_collection
+from engines.waiting import check_size
+from loadgen.drive import Decision, no_garbage_collection
 from loadgen.due import NEVER_NS
-from results.columns import NULL, Int64, Table, int64
+from loadgen.fused_rows import CHUNK_NUMBERS, FusedRows
+from results.columns import NULL, Table
 from results.compact import Compact
-from results.recording import KINDS
 from results.schedule import Schedule
-from results.slots import WORK_COLUMNS, StepWork
+from results.slots import StepWork
 from results.status import Status
 
 PS_PER_NS = 1_000
-PREFILL, DECODE = KINDS.index("prefill"), KINDS.index("decode")
-COLUMNS = ("step", "n_steps", "kind", "start_ps", "cost_ps", "cost_slope_ps", *WORK_COLUMNS)
-CHUNK_NUMBERS = 50_000 * len(COLUMNS)
 UNLIMITED_TOKENS = 2**62
+Poll = Callable[[int, int], Decision]
+"""(time of the run in ns, requests ended by then) -> how to go on; asked every few thousand stretches."""
+Laws = tuple[int, int, int, int]
+"""Of a decode of so many rows: `StretchCost` says what they mean."""
 
 
 def can_fuse(schedule: Schedule, engine: Engine) -> bool:
@@ -38,11 +41,11 @@ def can_fuse(schedule: Schedule, engine: Engine) -> bool:
     return plain and isinstance(engine, SlotEngine) and engine.first_come is not None
 
 
-def play_fused(schedule: Schedule, engine: Engine) -> Compact:
+def play_fused(schedule: Schedule, engine: Engine, poll: Poll = lambda now_ns, ended_requests: Decision.GO) -> Compact:
     """The run of a fresh engine. ValueError for one that has to be asked."""
     if not can_fuse(schedule, engine) or not isinstance(engine, SlotEngine) or engine.first_come is None:
         raise ValueError("a fused run needs an engine that serves whoever comes first, and nobody who waits for others")
-    loop = _Loop(schedule, *engine.first_come)
+    loop = _Loop(schedule, poll, *engine.first_come)
     with no_garbage_collection():
         loop.run()
     return loop.result()
@@ -51,20 +54,32 @@ def play_fused(schedule: Schedule, engine: Engine) -> Compact:
 class _Loop:
     """The state of a run, and what comes out of it."""
 
-    def __init__(self, schedule: Schedule, slots: int, cost_model: StretchCost, capacity_tokens: int | None) -> None:
-        self._schedule = schedule
-        self._slots, self._cost_ps, self._slope_ps = slots, cost_model.cost_ps, cost_model.decode_slope_ps
+    def __init__(
+        self, schedule: Schedule, poll: Poll, slots: int, cost_model: StretchCost, capacity_tokens: int | None
+    ) -> None:
+        self._schedule, self._poll = schedule, poll
+        self._slots, self._cost_model = slots, cost_model
+        self._laws_of: Callable[[int], Laws] | None = getattr(cost_model, "decode_laws_ps", None)
+        self._laws: dict[int, Laws] = {}
         self._capacity_tokens = UNLIMITED_TOKENS if capacity_tokens is None else capacity_tokens
-        self._due_ns: list[int] = schedule.due_ns.tolist()
-        self._prompts: list[int] = schedule.prompt_tokens.tolist()
-        self._outputs: list[int] = schedule.output_tokens.tolist()
+        self._due_ns, self._prompts, self._outputs, self._kept = (
+            array("q", column.tobytes())
+            for column in (
+                schedule.due_ns, schedule.prompt_tokens, schedule.output_tokens,
+                schedule.prompt_tokens + schedule.output_tokens - 1,
+            )
+        )  # fmt: skip
+        """Kept: tokens in the cache when a request finishes, everything but its last."""
         rows = len(schedule)
         self._handed_ns, self._end_ns, self._admitted, self._last, self._slot = (
             array("q", [NULL]) * rows for _ in range(5)
         )
-        self._refused: list[int] = []
-        self._numbers: list[int] = []
-        self._columns: dict[str, list[Int64]] = {name: [] for name in COLUMNS}
+        self._errors: dict[int, str] = {}
+        self._unlike_ok: dict[int, Status] = {}
+        self._stopped_ns: int | None = None
+        self._polls = False
+        self._flight_ns = self._ended_requests = 0
+        self._rows = FusedRows()
         self._free = list(range(slots))
         self._ends: list[tuple[int, int, int]] = []
         """(count of decodes in which its last token comes, order of joining, request id)."""
@@ -74,7 +89,7 @@ class _Loop:
         self._work = StepWork("decode", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
     def run(self) -> None:
-        """To the last token."""
+        """To the last token, or until somebody stops it."""
         due_ns, waiting, pointer, rows = self._due_ns, self._waiting, 0, len(self._due_ns)
         prefilled = False
         while True:
@@ -82,6 +97,8 @@ class _Loop:
             while pointer < rows and due_ns[pointer] <= now_ns:
                 self._take(pointer, now_ns)
                 pointer += 1
+            if self._polls:
+                rows = self._asked_on(now_ns, pointer, rows)
             if not self._running and not waiting:
                 if pointer == rows:
                     return
@@ -100,31 +117,60 @@ class _Loop:
 
     def result(self) -> Compact:
         """The rows, as `results.compact.compact` has them."""
-        self._flush()
-        table: Table = {}
-        for name in COLUMNS:
-            table[name] = np.concatenate([np.array([], dtype=np.int64), *self._columns.pop(name)])
-        table["told"] = np.ones(len(table["step"]), dtype=np.int64)
+        table = self._rows.table(self._slots)
         schedule, rows = self._schedule, len(self._schedule)
         columns = {"handed_ns": self._handed_ns, "end_ns": self._end_ns, "admitted_step": self._admitted,
                    "last_step": self._last, "slot": self._slot}  # fmt: skip
         requests: Table = {name: np.array(values, dtype=np.int64) for name, values in columns.items()}
         requests["request_id"], requests["due_ns"] = np.arange(rows, dtype=np.int64), schedule.due_ns.copy()
+        requests["ended_step"] = requests["last_step"].copy()
+        requests["ended_step"][[*self._unlike_ok]] = NULL
+        requests["released_step"] = requests["ended_step"].copy()
         requests["status"] = np.full(rows, int(Status.OK), dtype=np.int64)
-        requests["status"][self._refused] = int(Status.ENGINE_ERROR)
+        requests["status"][[*self._unlike_ok]] = [*self._unlike_ok.values()]
+        requests["status"][requests["handed_ns"] == NULL] = int(Status.NOT_DISPATCHED)
         requests["prompt_tokens"], requests["output_tokens_asked"] = schedule.prompt_tokens, schedule.output_tokens
-        in_flight = int((int64(requests["end_ns"]) - schedule.due_ns).sum())
-        return Compact(schedule, requests, table, in_flight)
+        return Compact(schedule, requests, table, self._flight_ns, self._stopped_ns, self._errors)
+
+    def _asked_on(self, now_ns: int, handed_requests: int, rows: int) -> int:
+        """How many requests will be handed over in all: no more than there are now, once somebody stops the run."""
+        self._polls = False
+        decision = self._poll(now_ns, self._ended_requests)
+        if decision is Decision.GO:
+            return rows
+        if self._stopped_ns is None:
+            self._stopped_ns = now_ns
+        if decision is Decision.CANCEL:
+            self._give_up(now_ns)
+        return handed_requests
+
+    def _give_up(self, now_ns: int) -> None:
+        """Whoever waits or runs is cancelled."""
+        seated = [request_id for _, _, request_id in self._ends]
+        for request_id in (*self._waiting, *seated):
+            self._end_ns[request_id], self._unlike_ok[request_id] = now_ns, Status.CANCELLED
+        for request_id in seated:
+            self._last[request_id] = self._step - 1
+        self._flight_ns += now_ns * (len(self._waiting) + len(seated))
+        self._waiting.clear()
+        self._ends.clear()
+        self._running = 0
 
     def _take(self, request_id: int, now_ns: int) -> None:
         """Queue it, or refuse what can never fit."""
         self._handed_ns[request_id] = now_ns
-        prompt_tokens, output_tokens = self._prompts[request_id], self._outputs[request_id]
-        if prompt_tokens and output_tokens and prompt_tokens + output_tokens - 1 <= self._capacity_tokens:
+        self._flight_ns -= self._due_ns[request_id]
+        if self._kept[request_id] <= self._capacity_tokens:
             self._waiting.append(request_id)
             return
-        self._refused.append(request_id)
-        self._end_ns[request_id] = now_ns
+        request = Request(request_id, range(self._prompts[request_id]), SamplingParams(self._outputs[request_id]), 0)
+        try:
+            check_size(request, None, self._capacity_tokens)
+        except ValueError as error:
+            self._errors[request_id] = str(error)
+        self._end_ns[request_id], self._unlike_ok[request_id] = now_ns, Status.ENGINE_ERROR
+        self._flight_ns += now_ns
+        self._ended_requests += 1
 
     def _fitting(self) -> int:
         """How many of the waiting, from the first on, have a slot and room for their whole answer."""
@@ -134,7 +180,7 @@ class _Loop:
         room_tokens = self._capacity_tokens - self._reserved_tokens
         count = 0
         for request_id in self._waiting:
-            room_tokens -= self._prompts[request_id] + self._outputs[request_id] - 1
+            room_tokens -= self._kept[request_id]
             if count == free or room_tokens < 0:
                 break
             count += 1
@@ -142,8 +188,7 @@ class _Loop:
 
     def _prefill(self, joining_requests: int) -> None:
         """They join, and get their first tokens."""
-        self._step += 1
-        step, real_tokens, longest_tokens, finished = self._step - 1, 0, 0, []
+        step, real_tokens, longest_tokens, finished = self._step, 0, 0, []
         for _ in range(joining_requests):
             request_id = self._waiting.popleft()
             prompt_tokens, output_tokens = self._prompts[request_id], self._outputs[request_id]
@@ -151,80 +196,97 @@ class _Loop:
             real_tokens += prompt_tokens
             if prompt_tokens > longest_tokens:
                 longest_tokens = prompt_tokens
-            self._reserved_tokens += prompt_tokens + output_tokens - 1
+            self._reserved_tokens += self._kept[request_id]
             if output_tokens == 1:
                 finished.append(request_id)
             else:
                 heappush(self._ends, (self._decodes + output_tokens - 1, self._joined, request_id))
             self._joined += 1
-        stalled, self._kv_tokens = self._running, self._kv_tokens + real_tokens
-        self._running += joining_requests
         padding_tokens = longest_tokens * joining_requests - real_tokens
-        self._bill("prefill", joining_requests, 0, stalled, real_tokens, padding_tokens)
-        cost_ps = self._cost_ps(self._work)
-        self._row(PREFILL, 1, cost_ps, 0)
+        cost_ps = self._bill_prefill(joining_requests, real_tokens, padding_tokens)
         self._now_ps += cost_ps
-        self._leave(finished)
+        self._step += 1
+        if finished:
+            self._leave(finished)
+
+    def _bill_prefill(self, joining_requests: int, real_tokens: int, padding_tokens: int) -> int:
+        """What it costs, with a row for it."""
+        stalled, waiting, work = self._running, len(self._waiting), self._work
+        self._kv_tokens += real_tokens
+        self._running = running_slots = stalled + joining_requests
+        empty = self._slots - running_slots
+        work.kind, work.prefilling_slots, work.decoding_slots, work.stalled_slots = (
+            "prefill", joining_requests, 0, stalled,
+        )  # fmt: skip
+        work.empty_queued_slots = queued = empty if empty < waiting else waiting
+        work.idle_slots, work.waiting_requests = empty - queued, waiting
+        work.prefill_tokens, work.padding_tokens, work.kv_tokens = real_tokens, padding_tokens, self._kv_tokens
+        cost_ps = self._cost_model.cost_ps(work)
+        self._rows.prefills += (
+            self._step, self._now_ps, cost_ps, joining_requests, stalled, waiting, real_tokens, padding_tokens,
+            self._kv_tokens,
+        )  # fmt: skip
+        return cost_ps
 
     def _decode(self, until_ns: int, most_steps: int) -> None:
         """All decodes that start before then, up to the first in which somebody finishes."""
-        running, to_end = self._running, self._ends[0][0] - self._decodes
-        self._kv_tokens += running
-        self._bill("decode", 0, running, 0, 0, 0)
-        cost_ps = self._cost_ps(self._work)
-        slope_ps, holds_steps = self._slope_ps(self._work)
+        running_slots, to_end = self._running, self._ends[0][0] - self._decodes
+        self._kv_tokens = kv_tokens = self._kv_tokens + running_slots
+        cost_ps, slope_ps, holds_steps = self._bill_decode(running_slots, kv_tokens)
         most = to_end if to_end < most_steps else most_steps
         if holds_steps is not None and holds_steps < most:
             most = holds_steps
-        steps = steps_before(until_ns * PS_PER_NS - self._now_ps, cost_ps, slope_ps, most)
-        self._row(DECODE, steps, cost_ps, slope_ps)
-        self._now_ps += duration_ps(steps, cost_ps, slope_ps) if slope_ps else cost_ps * steps
+        now_ps = self._now_ps
+        steps = steps_before(until_ns * PS_PER_NS - now_ps, cost_ps, slope_ps, most) if most > 1 else most
+        decodes = self._rows.decodes
+        decodes += (self._step, steps, now_ps, cost_ps, slope_ps, running_slots, len(self._waiting), kv_tokens)
+        self._now_ps = now_ps + (duration_ps(steps, cost_ps, slope_ps) if slope_ps else cost_ps * steps)
         self._step += steps
         self._decodes += steps
-        self._kv_tokens += (steps - 1) * running
+        self._kv_tokens = kv_tokens + (steps - 1) * running_slots
         if steps == to_end:
             ends, finished = self._ends, []
             while ends and ends[0][0] == self._decodes:
                 finished.append(heappop(ends)[2])
             self._leave(finished)
+        if len(decodes) >= CHUNK_NUMBERS:
+            self._rows.condense()
+            self._polls = True
+
+    def _bill_decode(self, running_slots: int, kv_tokens: int) -> tuple[int, int, int | None]:
+        """What a decode costs, by how much more each after it, and for how many that holds (None: for ever)."""
+        laws = self._laws.get(running_slots)
+        if laws is None:
+            if self._laws_of is None:
+                return self._asked_cost(running_slots, kv_tokens)
+            laws = self._laws[running_slots] = self._laws_of(running_slots)
+        base_ps, token_ps, other_base_ps, other_token_ps = laws
+        cost_ps, other_ps = base_ps + token_ps * kv_tokens, other_base_ps + other_token_ps * kv_tokens
+        if cost_ps < other_ps:
+            cost_ps, other_ps, token_ps, other_token_ps = other_ps, cost_ps, other_token_ps, token_ps
+        if other_token_ps <= token_ps:
+            return cost_ps, token_ps * running_slots, None
+        gains_ps = (other_token_ps - token_ps) * running_slots
+        return cost_ps, token_ps * running_slots, (cost_ps - other_ps) // gains_ps + 1
+
+    def _asked_cost(self, running_slots: int, kv_tokens: int) -> tuple[int, int, int | None]:
+        """The same of a cost model that has to be asked each time."""
+        work, waiting, empty = self._work, len(self._waiting), self._slots - running_slots
+        queued = min(empty, waiting)
+        work.kind, work.prefilling_slots, work.decoding_slots, work.stalled_slots = "decode", 0, running_slots, 0
+        work.empty_queued_slots, work.idle_slots, work.waiting_requests = queued, empty - queued, waiting
+        work.prefill_tokens, work.padding_tokens, work.kv_tokens = 0, 0, kv_tokens
+        return self._cost_model.cost_ps(work), *self._cost_model.decode_slope_ps(work)
 
     def _leave(self, finished: list[int]) -> None:
         """Their last tokens came in the last step."""
         now_ns, last = self._now_ps // PS_PER_NS, self._step - 1
         for request_id in finished:
             self._end_ns[request_id], self._last[request_id] = now_ns, last
-            kept_tokens = self._prompts[request_id] + self._outputs[request_id] - 1
+            kept_tokens = self._kept[request_id]
             self._kv_tokens -= kept_tokens
             self._reserved_tokens -= kept_tokens
             heappush(self._free, self._slot[request_id])
         self._running -= len(finished)
-
-    def _bill(
-        self, kind: str, prefilling_slots: int, decoding_slots: int, stalled_slots: int, prefill_tokens: int,
-        padding_tokens: int,
-    ) -> None:  # fmt: skip
-        """The counts of a step, in the one object that the cost model reads."""
-        work, waiting = self._work, len(self._waiting)
-        empty = self._slots - self._running
-        queued = empty if empty < waiting else waiting
-        work.kind, work.prefilling_slots, work.decoding_slots = kind, prefilling_slots, decoding_slots
-        work.stalled_slots, work.empty_queued_slots, work.idle_slots = stalled_slots, queued, empty - queued
-        work.waiting_requests, work.prefill_tokens, work.padding_tokens = waiting, prefill_tokens, padding_tokens
-        work.kv_tokens = self._kv_tokens
-
-    def _row(self, kind_id: int, steps: int, cost_ps: int, slope_ps: int) -> None:
-        work, numbers = self._work, self._numbers
-        numbers += (
-            self._step - 1 if kind_id == PREFILL else self._step, steps, kind_id, self._now_ps, cost_ps, slope_ps,
-            work.prefilling_slots, work.decoding_slots, 0, work.stalled_slots, work.empty_queued_slots,
-            work.idle_slots, len(self._waiting), work.prefill_tokens, work.padding_tokens, work.kv_tokens, 0, 0,
-        )  # fmt: skip
-        if len(numbers) >= CHUNK_NUMBERS:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._numbers:
-            chunk = np.array(self._numbers, dtype=np.int64).reshape(-1, len(COLUMNS))
-            for name, column in zip(COLUMNS, chunk.T, strict=True):
-                self._columns[name].append(column.copy())
-            self._numbers.clear()
+        self._ended_requests += len(finished)
+        self._flight_ns += now_ns * len(finished)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,9 @@ def read_originals(path: Path, point: str | None = None) -> tuple[Original, ...]
     if not path.is_dir():
         recipe = _recipe(path)
         runs = {str(one["name"]): one for one in recipe["runs"]}
-        return tuple(_of_recipe(path, recipe, runs[name]) for name in _chosen(path, list(runs), point))
+        names = _chosen(path, list(runs), point)
+        _refuse_left_out(path, recipe.get("left_out", ()) if point is None else ())
+        return tuple(_of_recipe(path, recipe, runs[name]) for name in names)
     if (path / "sweep.json").is_file():
         names = _chosen(path, _points_of(path), point)
         _refuse_missing(path, [name for name in names if not (path / name / "run.json").is_file()])
@@ -148,6 +150,14 @@ def _refuse_missing(path: Path, missing: list[str]) -> None:
         raise ValueError(
             f"{path}: {', '.join(missing)} has not run: go on with tokenload sweep --resume {path}, or name a point "
             "that has with --point"
+        )
+
+
+def _refuse_left_out(path: Path, names: Sequence[str]) -> None:
+    if names:
+        raise ValueError(
+            f"{path}: {', '.join(names)} had no complete run that fits together when the page was written: take a page "
+            "of the whole sweep, or name a point that had one with --point"
         )
 
 

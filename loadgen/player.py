@@ -10,6 +10,7 @@ from loadgen.clock import make_clock
 from loadgen.config import RunConfig
 from loadgen.drive import play_engine
 from loadgen.engine_spec import machine_of, make_engine
+from loadgen.long_runs import is_long, play_long
 from loadgen.steering import Steering
 from loadgen.warmup import warm_up
 from results.columns import Table
@@ -63,6 +64,7 @@ class EnginePlayer:
         self._facts: dict[str, Any] = {}
         self._engine = make_engine(config.engine, config.clock, schedule, machine_of(config))
         self.drain_ns: int | None = None
+        self._long = config.clock == "modelled" and is_long(schedule, self._engine)
         try:
             json.dumps(dict(self._engine.describe()), allow_nan=False, default=str)
         except (ValueError, TypeError) as error:
@@ -70,8 +72,8 @@ class EnginePlayer:
             raise ValueError(f"{told}: {error}") from None
 
     def describe(self) -> Mapping[str, Any]:
-        """As the engine does."""
-        return self._engine.describe()
+        """As the engine does; and whether its tokens have no row each."""
+        return {**self._engine.describe(), **({"token_rows": "implied by stretches"} if self._long else {})}
 
     def open(self) -> None:
         """Nothing to open."""
@@ -86,7 +88,9 @@ class EnginePlayer:
         return warmed.rows
 
     def play(self, folder: Path, emit: Emit, control: Steering) -> Recording:
-        """The stepping driver."""
+        """The stepping driver; many steps at once where there would be too many rows."""
+        if self._long:
+            return play_long(self._schedule, self._engine, emit, control)
         clock = make_clock(self._config.clock, self._cost_source)
         return play_engine(self._schedule, self._engine, clock, emit, control)
 

@@ -26,6 +26,7 @@ PROBE_REQUESTS = 400
 HALVINGS = 12
 LOWEST_RPS, HIGHEST_RPS = 0.01, 1_000.0
 LIGHT_RPS = 0.001
+Rows = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,10 @@ def play_spec(schedule: Schedule, spec: str) -> Served:
 class _Burst:
     """All due at 0: how long everything takes under a policy."""
 
-    def __init__(self, cap_tokens: int) -> None:
+    def __init__(self, cap_tokens: int, batch: int, budget_tokens: int) -> None:
+        """Static batches of so many, and so many tokens of cache for those that share it in blocks."""
         prompts, self.outputs = anyscale(REQUESTS, SEED, cap_tokens)
+        self._batch, self._budget_tokens = batch, budget_tokens
         self.prompt_tokens = int(prompts.sum())
         self.schedule = make_schedule(np.zeros(REQUESTS, dtype=np.int64), prompts, self.outputs)
 
@@ -64,12 +67,12 @@ class _Burst:
     @cached_property
     def naive_s(self) -> float:
         """Static batches that all run as long as the longest answer of the whole workload."""
-        return self.duration_s(f"static,batch=4,until={int(self.outputs.max())}")
+        return self.duration_s(f"static,batch={self._batch},until={int(self.outputs.max())}")
 
     @cached_property
     def static_s(self) -> float:
         """Static batches that end with their own longest answer."""
-        return self.duration_s("static,batch=4")
+        return self.duration_s(f"static,batch={self._batch}")
 
     @cached_property
     def continuous_s(self) -> float:
@@ -79,7 +82,7 @@ class _Burst:
     @cached_property
     def paged_s(self) -> float:
         """Room as texts grow, in blocks; prompts in chunks."""
-        return self.duration_s("paged,batch=256,cache-tokens=8100")
+        return self.duration_s(f"paged,batch=256,cache-tokens={self._budget_tokens}")
 
     @property
     def both_tokens(self) -> int:
@@ -92,19 +95,21 @@ class _Burst:
         return int(self.outputs.sum())
 
     def steps(self, whole: bool) -> int:
-        """Of all batches of four, each as long as its own longest answer, or as the longest of all."""
-        longest: Int64 = self.outputs.reshape(-1, 4).max(axis=1)
+        """Of all batches, each as long as its own longest answer, or as the longest of all."""
+        longest: Int64 = self.outputs.reshape(-1, self._batch).max(axis=1)
         return len(longest) * int(longest.max()) if whole else int(longest.sum())
 
 
 OPT_ON_A100 = "executor=roofline,hardware=a100-40gb,model=opt-13b,kv-cache=6.6GB"
 """8,100 tokens of 819,200 bytes: the budget that the text's servers had at this cap."""
 ANYSCALE = Machine({"hardware": "a100-40gb", "model": "opt-13b"})
+CAPS = ((32, 16, 8_700), (128, 12, 7_500), (512, 8, 8_100), (1_536, 4, 8_100))
+"""Longest answer, requests in a static batch, tokens in a shared cache: as the text had them."""
 
 
 def anyscale_figures() -> list[Figure]:
     """1,000 prompts of 512 tokens in a burst, answers of 128 on average, capped at 1,536."""
-    burst = _Burst(1536)
+    burst = _Burst(*CAPS[-1])
     framework = "the text's server takes 2.2 times as long for a step as reading the weights does"
     naive, useful = burst.naive_s, burst.output_tokens / 4
     return [
@@ -123,16 +128,34 @@ def anyscale_figures() -> list[Figure]:
     ]  # fmt: skip
 
 
+def anyscale_loads() -> Rows:
+    """Tokens a second by the cap on the answers, prompts counted and not."""
+    policies = ("to the longest of all", "static", "continuous", "paged")
+    rows: Rows = [("longest answer", "static batch", "tokens counted", *(f"{one}, tok/s" for one in policies))]
+    for cap_tokens, batch, budget_tokens in CAPS:
+        burst = _Burst(cap_tokens, batch, budget_tokens)
+        times_s = (burst.naive_s, burst.static_s, burst.continuous_s, burst.paged_s)
+        for words, tokens in (("prompts and answers", burst.both_tokens), ("answers", burst.output_tokens)):
+            rows.append((str(cap_tokens), str(batch), words, *(f"{tokens / time_s:,.1f}" for time_s in times_s)))
+    return rows
+
+
 GPT_ON_A100S = "executor=roofline,hardware=a100-40gb,model=gpt-175b,tp=16"
 ORCA = Machine({"hardware": "a100-40gb", "model": "gpt-175b", "tp": 16})
 
 
-def norm_p50_ms(policy: str, rate_rps: float) -> float:
-    """Median of latency per generated token under Poisson arrivals."""
+def _probe(policy: str, rate_rps: float) -> tuple[float, float]:
+    """(median of latency per generated token in ms, requests served a second) under Poisson arrivals."""
     prompts, outputs = orca(PROBE_REQUESTS, SEED)
     schedule = make_schedule(due_times_ns("poisson", PROBE_REQUESTS, rate_rps, SEED), prompts, outputs)
-    value, _ = quantile(play_spec(schedule, f"{policy},{GPT_ON_A100S}").values_ns["norm"], 0.5)
-    return (value or np.inf) / 1e6
+    values_ns = play_spec(schedule, f"{policy},{GPT_ON_A100S}").values_ns
+    value, _ = quantile(values_ns["norm"], 0.5)
+    return (value or np.inf) / 1e6, PROBE_REQUESTS * NS_PER_S / float((schedule.due_ns + values_ns["e2e"]).max())
+
+
+def norm_p50_ms(policy: str, rate_rps: float) -> float:
+    """The median alone."""
+    return _probe(policy, rate_rps)[0]
 
 
 def highest_rps(policy: str, limit_ms: float) -> float:
@@ -144,12 +167,25 @@ def highest_rps(policy: str, limit_ms: float) -> float:
     return low
 
 
+ITERATION_LEVEL, REQUEST_LEVEL = "continuous,batch=128", ("static,batch=1,return=end", "static,batch=8,return=end")
+RATES_RPS = (0.5, 1, 2, 4, 8, 16)
+
+
+def orca_loads() -> Rows:
+    """Latency per generated token against throughput, as the text draws it."""
+    rows: Rows = [("scheduling", "offered req/s", "served req/s", "p50 of ms a generated token")]
+    for policy in (*REQUEST_LEVEL, ITERATION_LEVEL):
+        for rate_rps in RATES_RPS:
+            latency_ms, served_rps = _probe(policy, rate_rps)
+            rows.append((policy, f"{rate_rps:g}", f"{served_rps:.3g}", f"{latency_ms:,.1f}"))
+    return rows
+
+
 def orca_figures() -> list[Figure]:
     """175 B on 16 devices: the load at which the median normalised latency is twice that of an idle system."""
-    iteration, static = "continuous,batch=128", ("static,batch=1,return=end", "static,batch=8,return=end")
-    limit_ms = 2 * norm_p50_ms(iteration, LIGHT_RPS)
-    ours = highest_rps(iteration, limit_ms)
-    theirs = max(highest_rps(one, limit_ms) for one in static)
+    limit_ms = 2 * norm_p50_ms(ITERATION_LEVEL, LIGHT_RPS)
+    ours = highest_rps(ITERATION_LEVEL, limit_ms)
+    theirs = max(highest_rps(one, limit_ms) for one in REQUEST_LEVEL)
     return [
         Figure("limit: twice the normalised latency of an idle system", "ms", 190, limit_ms,
                "a pipeline of two stages there, 16 ways of one layer here, and no kernel's overhead"),
@@ -161,7 +197,8 @@ def orca_figures() -> list[Figure]:
     ]  # fmt: skip
 
 
-TEXTS: dict[str, tuple[Machine, Callable[[], list[Figure]]]] = {
-    "anyscale-2023": (ANYSCALE, anyscale_figures),
-    "orca-2022": (ORCA, orca_figures),
+TEXTS: dict[str, tuple[Machine, Callable[[], list[Figure]], Callable[[], Rows]]] = {
+    "anyscale-2023": (ANYSCALE, anyscale_figures, anyscale_loads),
+    "orca-2022": (ORCA, orca_figures, orca_loads),
 }
+"""Name -> machine, figures beside ours, and what the text draws rather than says, as a table with its head."""

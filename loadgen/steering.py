@@ -5,8 +5,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
 from loadgen.config import RunConfig
 from loadgen.drive import Decision
+from results.columns import Int64, int64, is_null
 from results.recording import RecordingPart
 from results.status import COMPLETED, NOT_FAILURES, Status
 from targets.target import Reply
@@ -18,15 +21,22 @@ GONE_AFTER_REQUESTS = 5
 """A server is gone when so many requests in a row, over so long a time, found nobody."""
 NOBODY = (Status.TRANSPORT_ERROR, Status.TIMEOUT_CONNECT)
 NS_PER_S = 1e9
+DRAIN_RATIO = 5
 
 
 class Steering:
     """Ctrl-C once: hand over nothing more and drain; twice: abort what is left."""
 
     def __init__(self, config: RunConfig, progress: Progress, drain_ns: int | None) -> None:
-        """`drain_ns`: how long after the last due time the rest may take; None: as long as it takes."""
+        """`drain_ns`: how long after the last due time the rest may take; None: as long as it takes.
+
+        Where the user did not say so, it becomes longer when requests take long.
+        """
         self.timeout_ns = config.timeout_ns
         self.drain_ns = drain_ns
+        self._usual_drain_ns = drain_ns if config.drain_ns is None else None
+        self._took_ns: list[Int64] = []
+        self._longest_ns = 0
         self.max_requests = config.max_concurrency
         self.decision = Decision.GO
         self.stops = 0
@@ -44,7 +54,20 @@ class Steering:
 
     def count(self, part: RecordingPart) -> None:
         """A part has been emitted."""
-        self._ended_requests += len(part.tables["requests"]["request_id"])
+        requests = part.tables["requests"]
+        self._ended_requests += len(requests["request_id"])
+        if self._usual_drain_ns is not None:
+            due_ns, end_ns = int64(requests["due_ns"]), int64(requests["end_ns"])
+            known = ~(is_null(due_ns) | is_null(end_ns))
+            self._lengthen_drain(end_ns[known] - due_ns[known], self._usual_drain_ns)
+
+    def _lengthen_drain(self, took_ns: Int64, usual_ns: int) -> None:
+        """Five times what 99 % of the requests so far took: a server that takes minutes has not stopped answering."""
+        self._took_ns.append(took_ns)
+        self._longest_ns = max(self._longest_ns, int(took_ns.max(initial=0)))
+        if DRAIN_RATIO * self._longest_ns > usual_ns:  # else it cannot matter, and need not be computed
+            nearly_all_ns = np.quantile(np.concatenate(self._took_ns), 0.99, method="median_unbiased")
+            self.drain_ns = max(usual_ns, round(DRAIN_RATIO * float(nearly_all_ns)))
 
     def count_ended(self, ended_requests: int) -> None:
         """So many have ended in all."""

@@ -1,27 +1,30 @@
 """A long modelled run without a row a token: stretches, requests, and every token's time as it follows from them.
 
-Valid for engines that stream and give every row in a slot one token in each decode. A run of 10^6 requests of 200
-tokens is 2 x 10^8 deliveries, but only some 10^6 stretches; what is asked of the former is computed from the latter,
-with the same results as `results.metrics` has from the deliveries.
+What is asked of tokens is computed from the stretches (`results.spans`), with the same results as `results.metrics`
+has from a row for each. `as_recording` makes of it what summaries, verdicts and files are made from.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from results.columns import NULL, Int64, Table, int64
-from results.recording import RecordingPart
+from results.columns import NULL, Int64, Table, concatenate, int64
+from results.recording import PART_TABLES, Recording, RecordingPart
+from results.remote import ENGINE, LENGTH
 from results.schedule import Schedule
 from results.slots import SlotEvent
+from results.spans import TokenSpans, spans_of
+from results.stats import counted_quantile as counted_quantile
 from results.status import Status
-from results.steps import step_ends_ns
-from results.unroll import IMPLIED, seat_spans, step_numbers
+from results.unroll import IMPLIED, seat_spans
 
 Float64 = NDArray[np.float64]
 REQUEST_COLUMNS = ("due_ns", "handed_ns", "end_ns", "status")
+GIVEN_COLUMNS = ("phase", "session", "turn", "request_class")
+"""Columns of the requests that are the schedule's."""
 
 
 @dataclass(frozen=True)
@@ -33,41 +36,17 @@ class Compact:
     steps: Table
     in_flight_request_ns: int
     stopped_ns: int | None = None
+    errors: Mapping[int, str] = field(default_factory=dict)
+    """Request id -> why it failed, where somebody told."""
 
     @cached_property
-    def decode_ends_ns(self) -> Int64:
-        """When each decode of the run ended."""
-        return step_ends_ns(self.steps, self._decodes)
-
-    @cached_property
-    def _decodes(self) -> Int64:
-        decoding = int64(self.steps["decoding_slots"]) > 0
-        return step_numbers(int64(self.steps["step"])[decoding], int64(self.steps["n_steps"])[decoding])
-
-    @cached_property
-    def seated(self) -> NDArray[np.bool_]:
-        """Which requests ever had a slot, and so a token."""
-        return np.asarray(self.requests["admitted_step"] != NULL)
-
-    @cached_property
-    def first_ns(self) -> Int64:
-        """When each seated request got its first token."""
-        return step_ends_ns(self.steps, int64(self.requests["admitted_step"])[self.seated])
-
-    @cached_property
-    def spans(self) -> tuple[Int64, Int64]:
-        """Of each seated request its first decode, and one past its last, as indices into the run's decodes."""
-        low = np.searchsorted(self._decodes, int64(self.requests["admitted_step"])[self.seated], side="right")
-        high = np.searchsorted(self._decodes, int64(self.requests["last_step"])[self.seated], side="right")
-        return int64(low), int64(np.maximum(low, high))
+    def tokens(self) -> TokenSpans:
+        """When they came."""
+        return spans_of(self.steps, int64(self.requests["admitted_step"]), int64(self.requests["last_step"]))
 
     def token_times_ns(self, request_id: int) -> Int64:
         """When a request's tokens came."""
-        if not self.seated[request_id]:
-            return int64([])
-        at = int(self.seated[:request_id].sum())
-        low, high = self.spans
-        return np.concatenate([self.first_ns[at : at + 1], self.decode_ends_ns[low[at] : high[at]]])
+        return self.tokens.times_ns(request_id)
 
 
 def compact(schedule: Schedule, parts: Sequence[RecordingPart], stopped_ns: int | None = None) -> Compact:
@@ -75,7 +54,47 @@ def compact(schedule: Schedule, parts: Sequence[RecordingPart], stopped_ns: int 
     in_flight = sum(int(part.tables["flight"]["request_ns"].sum()) for part in parts)
     tables = {name: _used_up([part.tables[name] for part in parts]) for name in ("requests", "steps", "slot_events")}
     steps = {name: values for name, values in tables["steps"].items() if name != IMPLIED}
-    return Compact(schedule, _requests(schedule, tables), steps, in_flight, stopped_ns)
+    told = tables["requests"]
+    failed = np.flatnonzero(told["status"] != Status.OK).tolist()
+    errors = {int(told["request_id"][at]): text for at in failed if (text := told["error"][at]) is not None}
+    return Compact(schedule, _requests(schedule, tables), steps, in_flight, stopped_ns, errors)
+
+
+def as_recording(run: Compact, host: Sequence[Table] = ()) -> Recording:
+    """The run as everything else knows runs, its tokens implied. `host`: samples of the machine, in any order."""
+    spans = run.tokens
+    samples = concatenate(host) if host else {name: int64([]) for name in PART_TABLES["host"]}
+    in_time = np.argsort(samples["t_ns"], kind="stable")
+    return Recording(
+        schedule=run.schedule,
+        requests=_all_columns(run),
+        token_offsets=np.concatenate([[0], np.cumsum(spans.tokens)]).astype(np.int64),
+        token_step=None,
+        token_t_ns=None,
+        token_count=int64([]),
+        token_ids=int64([]),
+        steps=run.steps,
+        host={name: values[in_time] for name, values in samples.items()},
+        in_flight_request_ns=run.in_flight_request_ns,
+        stopped_ns=run.stopped_ns,
+        spans=spans,
+    )
+
+
+def _all_columns(run: Compact) -> Table:
+    """The requests' columns under the names and in the order that a recording has them."""
+    told, schedule, ended = run.requests, run.schedule, run.requests["status"] == Status.OK
+    reasons, errors = (np.full(len(schedule), None, dtype=object) for _ in range(2))
+    reasons[ended] = LENGTH
+    for request_id, text in run.errors.items():
+        errors[request_id] = text
+    columns: Table = {name: told[name] for name in ("request_id", *REQUEST_COLUMNS)}
+    columns |= {"finish_reason": reasons, "error": errors}
+    columns |= {name: told[name] for name in ("admitted_step", "slot", "ended_step", "released_step")}
+    columns |= {name: told[name] for name in ("prompt_tokens", "output_tokens_asked")}
+    columns |= {name: getattr(schedule, name) for name in GIVEN_COLUMNS}
+    tokens = run.tokens.tokens
+    return {**columns, "output_tokens": tokens, "token_source": int64(np.where(tokens > 0, ENGINE, NULL))}
 
 
 def _used_up(tables: Sequence[Table]) -> Table:
@@ -93,131 +112,70 @@ def _requests(schedule: Schedule, tables: dict[str, Table]) -> Table:
     requests["status"][requests["status"] == NULL] = np.int64(Status.NOT_DISPATCHED)
     missing = requests["due_ns"] == NULL
     requests["due_ns"][missing] = schedule.due_ns[missing]
-    events = tables["slot_events"]
-    admitted = events["event"] == SlotEvent.ADMITTED
-    request_id, begin, last = seat_spans(events)
-    columns = {"admitted_step": begin, "last_step": last, "slot": int64(events["slot"])[admitted]}
-    for name, values in columns.items():
+    for name, ids, values in _places(tables["slot_events"]):
         requests[name] = np.full(rows, NULL, dtype=np.int64)
-        requests[name][request_id] = values
+        requests[name][ids] = values
     requests["prompt_tokens"], requests["output_tokens_asked"] = schedule.prompt_tokens, schedule.output_tokens
     return requests
 
 
+def _places(events: Table) -> list[tuple[str, Int64, Int64]]:
+    """What the slot events say of requests, as (column, request ids, values)."""
+    kinds, ids, steps = (int64(events[name]) for name in ("event", "request_id", "step"))
+    admitted, ended, released = (kinds == event for event in (SlotEvent.ADMITTED, SlotEvent.ENDED, SlotEvent.RELEASED))
+    request_id, begin, last = seat_spans(events)
+    return [
+        ("admitted_step", request_id, begin),
+        ("last_step", request_id, last),
+        ("slot", request_id, int64(events["slot"])[admitted]),
+        ("ended_step", ids[ended], steps[ended]),
+        ("released_step", ids[released], steps[released]),
+    ]
+
+
 def output_tokens(run: Compact) -> Int64:
     """How many each request got."""
-    low, high = run.spans
-    tokens = np.zeros(len(run.schedule), dtype=np.int64)
-    tokens[run.seated] = 1 + high - low
-    return tokens
+    return run.tokens.tokens
 
 
 def ttft_ns(run: Compact) -> Float64:
     """First token - due; +inf where the request failed."""
-    return _of_seated(run, (run.first_ns - _due(run)).astype(np.float64))
+    return _of_seated(run, (run.tokens.first_ns - _due(run)).astype(np.float64))
 
 
 def e2e_ns(run: Compact) -> Float64:
     """Last token - due."""
-    return _of_seated(run, (_last_ns(run) - _due(run)).astype(np.float64))
+    return _of_seated(run, (run.tokens.last_ns - _due(run)).astype(np.float64))
 
 
 def tpot_ns(run: Compact) -> Float64:
     """(last - first token) / (tokens - 1); undefined for one token."""
-    low, high = run.spans
+    spans = run.tokens
+    later = spans.high - spans.low
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _of_seated(run, np.where(high > low, (_last_ns(run) - run.first_ns) / (high - low), np.nan))
+        return _of_seated(run, np.where(later > 0, (spans.last_ns - spans.first_ns) / later, np.nan))
 
 
 def stall_ns(run: Compact) -> Float64:
-    """The longest gap between two tokens of a request: by range maximum over the gaps between decodes."""
-    low, high = run.spans
-    longest = np.full(len(low), np.nan)
-    several = high > low
-    longest[several] = run.decode_ends_ns[low[several]] - run.first_ns[several]
-    many = high > low + 1
-    gaps = np.diff(run.decode_ends_ns)
-    longest[many] = np.maximum(longest[many], _range_maxima(gaps, low[many], high[many] - 1))
-    return _of_seated(run, longest)
+    """The longest gap between two tokens of a request."""
+    return _of_seated(run, run.tokens.stall_ns)
 
 
 def gaps_ns(run: Compact) -> tuple[Int64, Int64]:
-    """Every gap between two tokens of a request that did not fail, as (length, how many had it).
-
-    Who decodes in two decodes one after the other has the gap between them; after its first token comes one gap of
-    its own.
-    """
-    good = (run.requests["status"] == Status.OK)[run.seated]
-    low, high = (one[good] for one in run.spans)
-    several = high > low
-    ends = run.decode_ends_ns
-    change = np.bincount(low[several], minlength=len(ends) + 1) - np.bincount(
-        high[several] - 1, minlength=len(ends) + 1
-    )
-    counts = np.cumsum(change)[: max(len(ends) - 1, 0)]
-    own = ends[low[several]] - run.first_ns[good][several]
-    values = np.concatenate([np.diff(ends), own])
-    weights = np.concatenate([counts, np.ones(len(own), dtype=np.int64)])
-    return int64(values[weights > 0]), int64(weights[weights > 0])
-
-
-def counted_quantile(values: Int64, counts: Int64, q: float) -> float | None:
-    """Hyndman and Fan's type 8 of values that occur `counts` times each; None without any."""
-    total = int(counts.sum())
-    if not total:
-        return None
-    order = np.argsort(values, kind="stable")
-    until = np.cumsum(counts[order])
-    position = (total + 1 / 3) * q + 1 / 3
-    below = int(np.clip(np.floor(position), 1, total))
-    above = min(below + 1, total)
-    low, high = (float(values[order][np.searchsorted(until, at)]) for at in (below, above))
-    return low + min(max(position - below, 0.0), 1.0) * (high - low)
+    """Every gap between two tokens of a request that did not fail, as (length, how many had it)."""
+    return run.tokens.gaps_ns(np.asarray(run.requests["status"] == Status.OK))
 
 
 def tokens_until(run: Compact, until_ns: int) -> int:
     """How many tokens came by then."""
-    low, high = run.spans
-    decodes = int(np.searchsorted(run.decode_ends_ns, until_ns, side="right"))
-    return int((run.first_ns <= until_ns).sum() + np.maximum(np.minimum(high, decodes) - low, 0).sum())
+    return run.tokens.tokens_until(until_ns)
 
 
 def _due(run: Compact) -> Int64:
-    return int64(run.requests["due_ns"])[run.seated]
-
-
-def _last_ns(run: Compact) -> Int64:
-    low, high = run.spans
-    several = high > low
-    last_ns = run.first_ns.copy()
-    last_ns[several] = run.decode_ends_ns[high[several] - 1]
-    return last_ns
+    return int64(run.requests["due_ns"])[run.tokens.seated]
 
 
 def _of_seated(run: Compact, values: Float64) -> Float64:
     """Values of the seated as values of all: undefined for the others, infinite where the request failed."""
-    everyone = np.full(len(run.schedule), np.nan)
-    everyone[run.seated] = values
-    return np.where(run.requests["status"] == Status.OK, everyone, np.inf)
-
-
-def _range_maxima(values: Int64, low: Int64, high: Int64) -> Float64:
-    """The largest of values[low:high] for each pair, none of which is empty.
-
-    Level k of a sparse table, made out of the one before it, has the largest of 2^k values in a row.
-    """
-    longest = np.zeros(len(low))
-    for level, table in _levels(values, int((high - low).max(initial=0))):
-        width = 2**level
-        here = (high - low >= width) & (high - low < 2 * width)
-        longest[here] = np.maximum(table[low[here]], table[high[here] - width])
-    return longest
-
-
-def _levels(values: Int64, most_rows: int) -> Iterator[tuple[int, Int64]]:
-    level, table = 0, values
-    while 2**level <= most_rows:
-        yield level, table
-        half = 2**level
-        table = np.maximum(table[:-half], table[half:]) if len(table) > half else table
-        level += 1
+    everyone = run.tokens.of_all(values)
+    return np.asarray(np.where(run.requests["status"] == Status.OK, everyone, np.inf))

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from results.stats import NO_VALUES, quantile
+from results.columns import Int64
+from results.stats import N_TOO_SMALL, NO_VALUES, ordered_quantile, quantile, sample_floor
 
 NS_PER_S = 1e9
 NS_PER_MS = 1e6
@@ -36,6 +37,26 @@ def latency(values_ns: NDArray[np.float64]) -> Json:
         figures[name] = value / NS_PER_MS if value is not None and finite else None
         if not finite:
             reasons[name] = "FAILED_TAIL" if len(defined) else NO_VALUES
+    return {**figures, "reasons": reasons}
+
+
+def counted_latency(values_ns: Int64, counts: Int64) -> Json:
+    """The same of finite values that occur `counts` times each."""
+    order = np.argsort(values_ns)
+    ordered, until = values_ns[order], np.cumsum(counts[order])
+    total = int(until[-1]) if len(until) else 0
+    figures: Json = {"n": total, "undefined": 0}
+    reasons: Json = {}
+    for name, q in QUANTILES.items():
+        value = ordered_quantile(ordered, until, q) if total >= sample_floor(q) else None
+        figures[name] = None if value is None else value / NS_PER_MS
+        if value is None:
+            reasons[name] = N_TOO_SMALL if total else NO_VALUES
+    mean_ns = float(values_ns.astype(np.float64) @ counts.astype(np.float64)) / total if total else None
+    for name, found_ns in (("mean", mean_ns), ("max", float(ordered[-1]) if total else None)):
+        figures[name] = None if found_ns is None else found_ns / NS_PER_MS
+        if found_ns is None:
+            reasons[name] = NO_VALUES
     return {**figures, "reasons": reasons}
 
 

@@ -62,7 +62,7 @@ def fit_steps(steps: Steps) -> Fit:
     decodes = (chosen["kind"] == KINDS.index("decode")) & (rectangle == 0)
     prefills = chosen["kind"] == KINDS.index("prefill")
     terms = {
-        "decode": (decodes, {"decode_base": one, "decode_row": rows, "decode_kv": _column(chosen, "kv_tokens")}),
+        "decode": (decodes, {"decode_base": one, "decode_row": rows, "decode_kv": _mean_kv_tokens(chosen)}),
         "prefill": (prefills, {"prefill_base": one, "prefill_token": rectangle}),
     }
     kinds = {
@@ -102,6 +102,11 @@ def _non_negative(matrix: Float64, costs: Float64, size: Float64) -> Float64:
     scale = np.maximum(np.abs(relative).max(axis=0), np.finfo(float).tiny)
     found: Float64 = nnls(relative / scale, costs / size)[0] / scale
     return found
+
+
+def _mean_kv_tokens(steps: Steps) -> Float64:
+    """Of the steps that a row stands for: in each of them every row that decodes adds one."""
+    return _column(steps, "kv_tokens") + _column(steps, "decoding_slots") * (_column(steps, "n_steps") - 1) / 2
 
 
 def _column(steps: Steps, name: str) -> Float64:

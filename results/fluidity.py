@@ -12,6 +12,8 @@ import numpy as np
 from results.columns import Int64, int64
 from results.metrics import Events, Float64, failed, tokens_by_event
 from results.recording import Recording
+from results.span_deadlines import missed_and_total
+from results.spans import TokenSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Met:
 
 def deadlines_met(recording: Recording, events: Events, deadlines: Deadlines) -> Met:
     """Of every request, failed ones too as far as they came."""
+    if events.spans is not None:
+        return _met_by_spans(recording, events.spans, deadlines)
     tokens = tokens_by_event(recording, events)
     counts = np.diff(recording.token_offsets)
     missed, total = np.zeros(len(counts), dtype=np.int64), np.zeros(len(counts), dtype=np.int64)
@@ -46,6 +50,12 @@ def deadlines_met(recording: Recording, events: Events, deadlines: Deadlines) ->
         at = events.first[rows] + place
         _look(rows, events.t_ns[at], tokens[at], deadlines.further_ns, next_ns, missed, total)
     return Met(missed, total)
+
+
+def _met_by_spans(recording: Recording, spans: TokenSpans, deadlines: Deadlines) -> Met:
+    due_ns = int64(recording.requests["due_ns"])[spans.seated]
+    missed, total = missed_and_total(spans, due_ns, deadlines.first_ns, deadlines.further_ns)
+    return Met(int64(spans.of_all(missed)), int64(spans.of_all(total)))
 
 
 def _look(

@@ -5,6 +5,7 @@ the second is withheld as soon as neighbouring requests tell the same. What hold
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ def uncertainty(
 
 
 def _of_quantile(values: Float64, q: float) -> Json:
-    bounds = in_run(values, lambda part: quantile(part, q)[0])
+    bounds = _possible(in_run(values, lambda part: quantile(part, q)[0]))
     certificate = order_statistics(values, q)
     evidence = {
         "autocorrelations": list(certificate.autocorrelations),
@@ -56,7 +57,7 @@ def _of_quantile(values: Float64, q: float) -> Json:
 def _of_share(attained: Mask) -> Json:
     """A share has Wilson's interval as its certificate, which the queue spoils just as much: it is labelled."""
     values = attained.astype(np.float64)
-    bounds = in_run(values, lambda part: float(part.mean()) if len(part) else None)
+    bounds = _possible(in_run(values, lambda part: float(part.mean()) if len(part) else None), 1.0)
     return {
         **_json(bounds),
         "sections": SECTIONS,
@@ -67,6 +68,13 @@ def _of_share(attained: Mask) -> Json:
 def no_bounds(reason: str) -> Json:
     """Neither figure nor bounds, and why."""
     return _json(Interval(None, None, None, LOWER_BOUND, reason))
+
+
+def _possible(bounds: Interval, most: float = float("inf")) -> Interval:
+    """No further than the figure itself can be: no latency is below 0, and no share above 1."""
+    if bounds.low is None or bounds.high is None:
+        return bounds
+    return replace(bounds, low=max(bounds.low, 0.0), high=min(bounds.high, most))
 
 
 def _json(interval: Interval) -> Json:

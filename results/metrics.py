@@ -14,6 +14,7 @@ from results.columns import NULL, Int64, int64, is_null
 from results.recording import Recording
 from results.remote import column
 from results.schedule import MEASURE
+from results.spans import TokenSpans
 from results.status import COMPLETED, NOT_FAILURES, Status
 from results.steps import step_ends_ns
 
@@ -23,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The deliveries of a recording on the time axis."""
+    """The deliveries of a recording on the time axis; with `spans`, in place of rows, which there are none of."""
 
     t_ns: Int64
     """When each delivery arrived."""
@@ -34,10 +35,34 @@ class Events:
     """Index of its last delivery; one below `first` where it has none."""
     delivered: Mask
     """Which requests have any."""
+    spans: TokenSpans | None = None
+
+    @property
+    def firsts_ns(self) -> Int64:
+        """When the first delivery of each request came that has any."""
+        return self.spans.first_ns if self.spans is not None else self.t_ns[self.first[self.delivered]]
+
+    @property
+    def lasts_ns(self) -> Int64:
+        """When the last one came."""
+        return self.spans.last_ns if self.spans is not None else self.t_ns[self.last[self.delivered]]
+
+    @property
+    def first_tokens(self) -> Int64:
+        """Tokens of the first delivery of each request that has any."""
+        return self.tokens[self.first[self.delivered]] if self.spans is None else np.ones_like(self.spans.low)
+
+    @property
+    def latest_ns(self) -> int:
+        """When the last delivery of all came; 0 without any."""
+        return int((self.t_ns if self.spans is None else self.lasts_ns).max(initial=0))
 
 
 def events_of(recording: Recording) -> Events:
     """Deliveries with their times: of a stepping engine, the end of the step they came from."""
+    if recording.spans is not None:
+        no_rows = int64([])
+        return Events(no_rows, no_rows, no_rows, no_rows, recording.spans.seated, recording.spans)
     if recording.token_step is not None:
         t_ns = step_ends_ns(recording.steps, recording.token_step)
     else:
@@ -68,12 +93,12 @@ def completed(recording: Recording) -> Mask:
 
 def ttft_ns(recording: Recording, events: Events) -> Float64:
     """First token - due; undefined for an empty answer."""
-    return _from_due(recording, events, events.first)
+    return _from_due(recording, events, events.firsts_ns)
 
 
 def e2e_ns(recording: Recording, events: Events) -> Float64:
     """Last token - due; for an empty answer its end - due."""
-    value = _from_due(recording, events, events.last)
+    value = _from_due(recording, events, events.lasts_ns)
     empty = recording.requests["status"] == Status.EMPTY
     ends = int64(recording.requests["end_ns"]) - int64(recording.requests["due_ns"])
     return np.asarray(np.where(empty, ends.astype(np.float64), value))
@@ -84,12 +109,12 @@ def tpot_ns(recording: Recording, events: Events) -> Float64:
 
     Of a server that counts tokens it never sent, those that it sent.
     """
-    return _per_later_token(recording, events, events.tokens)
+    return _per_later_token(recording, events, events.first_tokens)
 
 
 def tpot_std_ns(recording: Recording, events: Events) -> Float64:
     """(last - first delivery) / (tokens - 1): what most tools call TPOT, for comparison with them alone."""
-    return _per_later_token(recording, events, np.ones_like(events.tokens))
+    return _per_later_token(recording, events, np.ones_like(events.first_tokens))
 
 
 def ttft_net_ns(recording: Recording, events: Events) -> Float64:
@@ -128,9 +153,9 @@ def decode_speed_tokens_per_s(recording: Recording, events: Events, chosen: Mask
     None where there is no such time. The mean of each request's speed, and the inverse of the mean TPOT, are
     other figures, and higher.
     """
-    has = events.delivered & chosen & ~failed(recording)
-    decode_ns = int((events.t_ns[events.last[has]] - events.t_ns[events.first[has]]).sum())
-    later = streamed_tokens(recording)[has] - events.tokens[events.first[has]]
+    good = (chosen & ~failed(recording))[events.delivered]
+    decode_ns = int((events.lasts_ns - events.firsts_ns)[good].sum())
+    later = (streamed_tokens(recording)[events.delivered] - events.first_tokens)[good]
     return float(np.maximum(later, 0).sum()) * 1e9 / decode_ns if decode_ns else None
 
 
@@ -164,6 +189,9 @@ def norm_ns(recording: Recording, events: Events) -> Float64:
 
 def stall_ns(recording: Recording, events: Events) -> Float64:
     """The longest gap between two deliveries of a request; undefined below two deliveries."""
+    if events.spans is not None:
+        stalls = events.spans.of_all(events.spans.stall_ns)
+        return _failures_as_infinite(recording, stalls.astype(np.float64))
     gaps, owner = gaps_ns(recording, events, np.ones(len(events.first), dtype=np.bool_))
     value = np.full(len(events.first), -1.0)
     np.maximum.at(value, owner, gaps.astype(np.float64))
@@ -175,6 +203,14 @@ def gaps_ns(recording: Recording, events: Events, chosen: Mask) -> tuple[Int64, 
     owner = np.repeat(np.arange(len(chosen)), np.diff(recording.token_offsets))
     inside = (owner[1:] == owner[:-1]) & chosen[owner[1:]]
     return np.diff(events.t_ns)[inside], owner[1:][inside]
+
+
+def tokens_within(recording: Recording, events: Events, window_ns: tuple[int, int]) -> int:
+    """How many tokens came in a window; both ends belong to it."""
+    if events.spans is not None:
+        return events.spans.tokens_until(window_ns[1]) - events.spans.tokens_until(window_ns[0] - 1)
+    inside = (events.t_ns >= window_ns[0]) & (events.t_ns <= window_ns[1])
+    return int(tokens_by_event(recording, events)[inside].sum())
 
 
 def lag_ns(recording: Recording) -> Float64:
@@ -193,21 +229,21 @@ def little_error_ns(recording: Recording) -> int:
 
 def _per_later_token(recording: Recording, events: Events, first_tokens: Int64) -> Float64:
     """Time from first to last delivery / (tokens - those that count as of the first delivery)."""
-    tokens = streamed_tokens(recording)
-    value = np.full(len(tokens), np.nan)
+    value = _undefined(recording)
     has = events.delivered
-    decode = (events.t_ns[events.last[has]] - events.t_ns[events.first[has]]).astype(np.float64)
-    later = tokens[has] - first_tokens[events.first[has]]
-    several = events.last[has] > events.first[has]
+    decode = (events.lasts_ns - events.firsts_ns).astype(np.float64)
+    later = streamed_tokens(recording)[has] - first_tokens
+    several = np.diff(recording.token_offsets)[has] > 1
     with np.errstate(divide="ignore", invalid="ignore"):
         value[has] = np.where((later > 0) & several, decode / later, np.nan)
     return _failures_as_infinite(recording, value)
 
 
-def _from_due(recording: Recording, events: Events, index: Int64) -> Float64:
+def _from_due(recording: Recording, events: Events, t_ns: Int64) -> Float64:
+    """`t_ns`: of each request that has a delivery."""
     value = _undefined(recording)
     has = events.delivered
-    value[has] = events.t_ns[index[has]] - int64(recording.requests["due_ns"])[has]
+    value[has] = t_ns - int64(recording.requests["due_ns"])[has]
     return _failures_as_infinite(recording, value)
 
 

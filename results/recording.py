@@ -15,6 +15,7 @@ from results.remote import ENGINE, REMOTE_COLUMNS, REMOTE_TEXT_COLUMNS, account,
 from results.schedule import Schedule
 from results.slots import WORK_COLUMNS
 from results.slots import SlotEvent as SlotEvent
+from results.spans import TokenSpans
 from results.status import Status
 from results.unroll import unrolled
 
@@ -62,7 +63,7 @@ class Recording:
     token_offsets: Int64
     """Deliveries of request i are rows token_offsets[i]:token_offsets[i + 1] of the token columns."""
     token_step: Int64 | None
-    """The step each came from; None for streaming targets."""
+    """The step each came from; None for streaming targets, and where they are implied."""
     token_t_ns: Int64 | None
     """When each arrived; None for stepping engines, whose step table has the times."""
     token_count: Int64
@@ -75,6 +76,8 @@ class Recording:
     """Requests in flight, integrated over the run by a counter of its own: the check on the rows."""
     stopped_ns: int | None = None
     """When the run was stopped, or how far the rows of a killed one reach; None: it ran to its end."""
+    spans: TokenSpans | None = None
+    """Of a long modelled run, in place of rows of the token columns, which are empty: one token a delivery."""
 
 
 def merge(schedule: Schedule, parts: Iterable[RecordingPart]) -> Recording:

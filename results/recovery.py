@@ -7,11 +7,16 @@ from typing import Any
 import numpy as np
 
 from results.columns import NULL, Table, int64
-from results.recording import PART_TABLES, TEXT_COLUMNS, Recording, RecordingPart, empty_part, merge
+from results.compact import as_recording, compact
+from results.recording import KINDS, PART_TABLES, TEXT_COLUMNS, Recording, RecordingPart, empty_part, merge
 from results.schedule import Schedule
 from results.status import Status
 from results.steps import ends_ns
-from results.unroll import unrolled
+from results.unroll import implied_tokens, unrolled
+
+MIXED = KINDS.index("mixed")
+UNROLLED_TOKENS = 5_000_000
+"""So many implied tokens are written out, as a run that ends in good order has them."""
 
 
 def recover(schedule: Schedule, parts: Path) -> Recording:
@@ -22,19 +27,26 @@ def recover(schedule: Schedule, parts: Path) -> Recording:
     """
     tables = dict(read_parts(parts).tables)
     tables["steps"] = _chosen(tables["steps"], np.argsort(tables["steps"]["step"], kind="stable"))
-    tables = unrolled(tables)
-    last_step = int(tables["steps"]["step"][-1]) if len(tables["steps"]["step"]) else -1
+    long = implied_tokens(tables["steps"]) > UNROLLED_TOKENS and not (tables["steps"]["kind"] == MIXED).any()
+    tables = tables if long else unrolled(tables)
+    last_step = _last_step(tables["steps"])
     if "t_ns" not in tables["tokens"]:
         tables["token_ids"], tables["tokens"] = _fitting(tables, last_step)
     events = tables["slot_events"]
     tables["slot_events"] = _chosen(events, (int64(events["step"]) <= last_step).nonzero()[0])
-    recording = merge(schedule, [RecordingPart(tables)])
+    part = RecordingPart(tables)
+    recording = as_recording(compact(schedule, [part]), [tables["host"]]) if long else merge(schedule, [part])
     reached_ns = int(ends_ns(recording.steps)[-1]) if last_step >= 0 else _last_seen_ns(tables)
     requests = recording.requests
     due = int64(requests["due_ns"])
     still_open = (requests["status"] == Status.NOT_DISPATCHED) & (due != NULL) & (due <= reached_ns)
     requests["status"][still_open] = np.int64(Status.UNFINISHED)
     return replace(recording, stopped_ns=reached_ns)
+
+
+def _last_step(steps: Table) -> int:
+    """-1 where there is none."""
+    return int(steps["step"][-1] + steps["n_steps"][-1]) - 1 if len(steps["step"]) else -1
 
 
 def read_parts(parts: Path) -> RecordingPart:

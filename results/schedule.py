@@ -140,20 +140,21 @@ def load_schedule(path: Path) -> Schedule:
     """Read what `save_schedule` wrote. ValueError when it is something else, or its hash does not fit."""
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
+    file = pq.ParquetFile(path)
     try:
-        return _from_table(table, path)
+        return _from_file(file, path)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {' '.join(str(error).split())}") from None
 
 
-def _from_table(table: Any, path: Path) -> Schedule:
-    metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+def _from_file(file: Any, path: Path) -> Schedule:
+    """Column by column, so that a long schedule is never there twice."""
+    metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path} is not a schedule that tokenload saved")
-    after = table.column("after").combine_chunks()
+    after = file.read(columns=["after"]).column("after").combine_chunks()
     columns = {
-        name: np.asarray(table.column(name).fill_null(NULL).to_numpy(), dtype=np.int64).copy()
+        name: np.asarray(file.read(columns=[name]).column(name).fill_null(NULL).to_numpy(), dtype=np.int64).copy()
         for name in HASHED_COLUMNS
         if not name.startswith("after_")
     }

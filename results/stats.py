@@ -5,6 +5,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from results.columns import Int64
+
 N_TOO_SMALL = "N_TOO_SMALL"
 FAILED_TAIL = "FAILED_TAIL"
 NO_VALUES = "NO_VALUES"
@@ -34,3 +36,21 @@ def quantile(values: NDArray[np.float64], q: float) -> tuple[float | None, str |
     if np.isinf(low) or (share > 0 and np.isinf(high)):
         return None, FAILED_TAIL
     return (low if share == 0 else low + share * (high - low)), None
+
+
+def counted_quantile(values: Int64, counts: Int64, q: float) -> float | None:
+    """Hyndman and Fan's type 8 of values that occur `counts` times each; None without any."""
+    order = np.argsort(values)
+    return ordered_quantile(values[order], np.cumsum(counts[order]), q)
+
+
+def ordered_quantile(values: Int64, until: Int64, q: float) -> float | None:
+    """The same of values in rising order; `until`: how many there are up to each of them."""
+    total = int(until[-1]) if len(until) else 0
+    if not total:
+        return None
+    position = (total + 1 / 3) * q + 1 / 3
+    below = int(np.clip(np.floor(position), 1, total))
+    above = min(below + 1, total)
+    low, high = (float(values[np.searchsorted(until, at)]) for at in (below, above))
+    return low + min(max(position - below, 0.0), 1.0) * (high - low)

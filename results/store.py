@@ -27,7 +27,7 @@ INCOMPLETE = "INCOMPLETE"
 SEAL = "info_sha256"
 WRITE_ORDER = ("steps", "token_ids", "tokens", "slot_events", "requests", "host", "flight")
 """So that, wherever a write is cut off, what is there refers only to what is there too."""
-OPTIONAL_FILES = ("server.parquet", "warmup.parquet")
+OPTIONAL_FILES = ("server.parquet", "server_steps.parquet", "warmup.parquet")
 OBJECTS = (
     "config", "config_effective", "engine", "verdict", "facts", "thresholds", "server", "connections", "calibration",
     "files_sha256",
@@ -197,14 +197,34 @@ def is_sealed(info: Mapping[str, Any]) -> bool:
     return info.get(SEAL) in (None, sha256_of({**info, SEAL: None}))
 
 
+def changed_files(folder: Path, info: Mapping[str, Any]) -> list[str]:
+    """Names of the files whose bytes are not those that were written; run.json among them by its own seal."""
+    told = info.get("files_sha256")
+    changed = [
+        name
+        for name, sha256 in sorted((told if isinstance(told, dict) else {}).items())
+        if "/" not in name and (not (folder / name).is_file() or file_sha256(folder / name) != sha256)
+    ]
+    return changed if is_sealed(info) else [*changed, "run.json"]
+
+
 def file_sha256(path: Path) -> str:
     """Of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def json_sha256(document: Mapping[str, Any]) -> str:
+    """Of the bytes of the file that `write_json` makes of it."""
+    return hashlib.sha256(_json_text(document).encode()).hexdigest()
+
+
+def _json_text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False, default=str) + "\n"
+
+
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Sorted, indented, and either all there or not at all."""
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False, default=str) + "\n")
+    partial.write_text(_json_text(document))
     partial.replace(path)

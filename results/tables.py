@@ -1,24 +1,34 @@
 """The tables of a finished run as Parquet files, and back. The same recording gives the same bytes."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from results.columns import NULL, Int64, Table, int64, is_null
 from results.recording import KINDS, TEXT_COLUMNS, Recording
 from results.remote import TOKEN_SOURCES
 from results.schedule import PHASES, Schedule
+from results.spans import spans_of
 from results.status import NAMES
 
 TABLE_FILES = ("requests.parquet", "tokens.parquet", "steps.parquet", "host.parquet")
 CODED = {"status": NAMES, "kind": KINDS, "phase": PHASES, "token_source": TOKEN_SOURCES}
 """Columns that are codes in memory and names in files."""
 CLASS = "request_class"
+IMPLIED_COLUMNS = ("first_step", "last_step")
+"""Of the tokens, where there is no row for each."""
 
 
 def write_tables(recording: Recording, folder: Path) -> None:
-    """requests, tokens, steps and host; tokens has one row a request, with lists of its deliveries."""
+    """requests, tokens, steps and host; tokens has one row a request, with lists of its deliveries.
+
+    Of a long modelled run it has the first and the last step that gave the request a token, and steps.parquet rows
+    of many steps: each decode in between gave it one.
+    """
     codes = {**CODED, CLASS: recording.schedule.class_names}
     _write(folder / "requests.parquet", _arrow(recording.requests, codes))
     _write(folder / "tokens.parquet", _token_table(recording))
@@ -37,9 +47,11 @@ def read_tables(schedule: Schedule, folder: Path, in_flight_request_ns: int) -> 
 
     codes = {**CODED, CLASS: schedule.class_names}
     requests, steps, host = (
-        _columns(pq.read_table(folder / f"{name}.parquet"), codes) for name in ("requests", "steps", "host")
+        _columns(folder / f"{name}.parquet", codes) for name in ("requests", "steps", "host")
     )
     tokens = pq.read_table(folder / "tokens.parquet")
+    if "last_step" in tokens.column_names:
+        return _implied(Recording(schedule, requests, *_no_rows(), steps, host, in_flight_request_ns), tokens)
     time_name = "step" if "step" in tokens.column_names else "t_ns"
     times = tokens.column(time_name).combine_chunks()
     values = _values(times)
@@ -58,9 +70,24 @@ def read_tables(schedule: Schedule, folder: Path, in_flight_request_ns: int) -> 
     )
 
 
+def _no_rows() -> tuple[Int64, None, None, Int64, Int64]:
+    """The token columns of a recording without any."""
+    return int64([]), None, None, int64([]), int64([])
+
+
+def _implied(recording: Recording, tokens: Any) -> Recording:
+    """With tokens that have no row: each follows from the step table."""
+    first, last = (int64(np.asarray(tokens.column(name).fill_null(NULL).to_numpy())) for name in IMPLIED_COLUMNS)
+    spans = spans_of(recording.steps, first, last)
+    return replace(recording, spans=spans, token_offsets=int64(np.concatenate([[0], np.cumsum(spans.tokens)])))
+
+
 def _token_table(recording: Recording) -> Any:
     import pyarrow as pa
 
+    if recording.spans is not None:
+        steps = {name: getattr(recording.spans, name) for name in IMPLIED_COLUMNS}
+        return _arrow({"request_id": np.arange(len(recording.schedule), dtype=np.int64), **steps}, {})
     offsets = recording.token_offsets
     times = recording.token_step if recording.token_step is not None else recording.token_t_ns
     sums = np.concatenate([[0], np.cumsum(recording.token_count)])[offsets]
@@ -136,15 +163,27 @@ def _arrow(columns: Table, codes: dict[str, tuple[str, ...]]) -> Any:
     return pa.table(arrays)
 
 
-def _columns(table: Any, codes: dict[str, tuple[str, ...]]) -> Table:
+def _columns(path: Path, codes: dict[str, tuple[str, ...]]) -> Table:
+    """One column after the other, so that a long run's are never there twice."""
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path, pre_buffer=False)
     columns: Table = {}
-    for name in table.column_names:
-        column = table.column(name)
+    for name in file.schema_arrow.names:
+        column = file.read(columns=[name]).column(0)
         if name in TEXT_COLUMNS:
-            columns[name] = np.array(column.to_pylist(), dtype=object)
+            columns[name] = _looked_up(column, lambda text: text, None, object)
         elif name in codes:
-            code = {text: number for number, text in enumerate(codes[name])}
-            columns[name] = int64([NULL if text is None else code[text] for text in column.to_pylist()])
+            columns[name] = int64(_looked_up(column, codes[name].index, NULL, np.int64))
         else:
             columns[name] = int64(np.asarray(column.fill_null(NULL).to_numpy())).copy()
     return columns
+
+
+def _looked_up(column: Any, meaning: Callable[[str], Any], missing: Any, dtype: Any) -> NDArray[np.generic]:
+    """A column of texts as what each of them means; every text is looked at once."""
+    coded = column.combine_chunks()
+    coded = coded if hasattr(coded, "dictionary") else coded.dictionary_encode()
+    meanings = np.array([*map(meaning, coded.dictionary.to_pylist()), missing], dtype=dtype)
+    places = np.asarray(coded.indices.fill_null(len(meanings) - 1).to_numpy(zero_copy_only=False))
+    return np.asarray(meanings[places])

@@ -29,6 +29,13 @@ def unrolled(tables: Mapping[str, Table]) -> dict[str, Table]:
     return {**tables, "steps": single, "tokens": tokens}
 
 
+def implied_tokens(steps: Table) -> int:
+    """How many tokens the stretches among the steps stand for."""
+    if IMPLIED not in steps:
+        return 0
+    return int((int64(steps["n_steps"]) * int64(steps["decoding_slots"]))[steps[IMPLIED] == 1].sum())
+
+
 def single_steps(steps: Table) -> Table:
     """A row for every step. Costs grow by the slope, the cache by one token for each slot that decodes."""
     n_steps = int64(steps["n_steps"])
@@ -46,12 +53,6 @@ def single_steps(steps: Table) -> Table:
     kv_tokens, grows = int64(steps["kv_tokens"])[rows], int64(steps["decoding_slots"])[rows]
     single["kv_tokens"] = np.where(is_null(kv_tokens), kv_tokens, kv_tokens + within * grows)
     return single
-
-
-def step_numbers(first: Int64, n_steps: Int64) -> Int64:
-    """The numbers of all steps of rows that begin with these."""
-    within = np.arange(int(n_steps.sum())) - np.repeat(np.cumsum(n_steps) - n_steps, n_steps)
-    return int64(np.repeat(first, n_steps) + within)
 
 
 def seat_spans(events: Table) -> tuple[Int64, Int64, Int64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from results.columns import int64
-from results.concurrency import in_flight
+from results.concurrency import mean_in_flight
 from results.figure_json import NO_TIME, NOT_ASKED, NS_PER_MS, NS_PER_S, Json, with_reasons
 from results.recording import Recording
 from results.stats import quantile
@@ -53,7 +53,7 @@ def _row(recording: Recording, ttft_ns: Float64, inside: Mask, span_ns: tuple[in
     share = (float(attained[inside].mean()) if count else None) if attained is not None else None
     figures = {
         "offered_rps": (count / seconds if seconds else None, NO_TIME),
-        "in_flight": (in_flight(recording, "due_ns", span_ns).mean_requests, NO_TIME),
+        "in_flight": (mean_in_flight(recording, "due_ns", span_ns), NO_TIME),
         **ttft,
         "attainment": (share, NOT_ASKED if attained is None else "NO_VALUES"),
     }

@@ -38,7 +38,7 @@ UNITLESS = {
     "max_concurrency", "stop_after_failures",
     # ids, seeds and indices
     "seed", "slot", "position", "side", "pair", "number", "index", "at", "line", "layer", "first", "last", "other",
-    "place", "i", "low", "high", "order", "repeat", "rank",
+    "place", "i", "low", "high", "order", "repeat", "rank", "request_class",
     # in the clock's own unit
     "step_start", "step_end",
     # dimensionless by nature
@@ -46,7 +46,8 @@ UNITLESS = {
     # options of the transformer, in the field's own words
     "threads", "context", "pad", "layers", "width", "heads", "kv_heads", "head_dim", "ffn",
     # of models and machines, in the field's own words
-    "matrices", "experts", "active_experts", "tp", "blocks", "replicas", "devices", "most_devices",
+    "matrices", "experts", "active_experts", "tp", "blocks", "replicas", "prefill_replicas",
+    "decode_replicas", "devices", "most_devices",
     # in whatever somebody pays with
     "price_per_h",
     # in the unit that stands beside them

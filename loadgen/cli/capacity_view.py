@@ -62,7 +62,10 @@ def answer_lines(document: Json) -> Iterator[str]:
     yield str(document["label"])
     if sure is not None:
         word = "confirmed" if sure["passed"] else "NOT CONFIRMED"
-        yield f"{word} at {sure['rate_rps']:.4g}/s with seed {sure['seed']} and {sure['requests']} requests"
+        yield (
+            f"{word} at {sure['rate_rps']:.4g}/s with seed {sure['seed']} and {sure['requests']} requests: "
+            f"{sure.get('text', '')}{', which says nothing of the load' if sure.get('worthless') else ''}"
+        )
     if document["unstable"]:
         yield f"UNSTABLE: the seeds' capacities vary by {PERCENT * document['run_cv']:.1f} %"
     for one in document["not_monotone"]:

@@ -21,20 +21,29 @@ FIGURES = ("mean", "p50", "p90", "p99", "total")
 def fit(folder: str, out: str, as_json: bool) -> None:
     """Fit a cost model to a run whose steps were measured, and tell its error on steps held out.
 
+    Of a server, whose steps nobody sees, gaps between tokens are taken for decodes, and what came to an idle server
+    for prefills: the run must be one at a low rate.
+
     \b
     tokenload fit runs/FOLDER --out mine.toml
     tokenload run --clock modelled --engine continuous,executor=fitted,costs=mine.toml
     """
     with one_line_errors():
         from results.fitting import fit_steps
+        from results.fitting_streams import fit_streams
         from results.store import load_run
 
         run = load_run(Path(folder))
-        fitted = fit_steps(run.recording.steps)
+        streamed = run.recording.token_t_ns is not None
+        fitted = fit_streams(run.recording) if streamed else fit_steps(run.recording.steps)
         _write(Path(out), fitted, str(run.info.get("clock")), run.folder.name)
+    invalid = [one["code"] for one in (run.info.get("verdict") or {}).get("invalid", ())]
     if as_json:
-        click.echo(json.dumps(_document(fitted, out)))
+        click.echo(json.dumps({**_document(fitted, out), "invalid": invalid}))
         return
+    if invalid:
+        told = f"the run is INVALID ({', '.join(invalid)}): what was fitted may be off by as much"
+        click.echo(f"{told}; mend that, run and fit again", err=True)
     _print(fitted)
     click.echo(out)
 

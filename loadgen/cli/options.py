@@ -1,5 +1,6 @@
 """click options made from the table of options, and the way back to a config."""
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,13 @@ INSTEAD_OF = {
 """Flag -> saved options that it takes the place of."""
 NO_THREAD = "can't start new thread"
 """What Python says then; it has no class of its own for it."""
+ELSEWHERE = "name another place, as with --out"
+DISK_REMEDIES = {
+    errno.ENOSPC: f"make room, or {ELSEWHERE}",
+    errno.EDQUOT: f"make room, or {ELSEWHERE}",
+    errno.EROFS: ELSEWHERE,
+    errno.ENOTDIR: ELSEWHERE,
+}
 
 
 class InputError(click.ClickException):
@@ -138,7 +146,16 @@ def one_line_errors() -> Iterator[None]:
             raise
         raise InputError("no more threads can be started here: raise the limit of processes (ulimit -u)") from error
     except (ValueError, OSError) as error:
-        raise InputError(" ".join(str(error).split()) or type(error).__name__) from error
+        raise InputError(" ".join(_in_words(error).split()) or type(error).__name__) from error
+
+
+def _in_words(error: Exception) -> str:
+    """A disk that refuses: the file, why, and what to do; other errors say it themselves."""
+    remedy = DISK_REMEDIES.get(error.errno or 0) if isinstance(error, OSError) else None
+    if not isinstance(error, OSError) or remedy is None:
+        return str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}: {remedy}"
 
 
 def _saved(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loadgen.roofline_runs import Machine, Point, Told
 
     Figures = list[Told] | list[Figure]
+    Text = tuple[Machine, Figures, list[tuple[str, ...]]]
 
 PRESETS = ("seed2-h100", "anyscale-2023", "orca-2022")
 HEAD_OF_OTHERS = ("figure", "text", "ours", "difference", "why")
@@ -43,30 +44,34 @@ def roofline(
     tokenload roofline --hardware mi300x --model llama-3.1-70b --context 4000
     """
     with one_line_errors():
-        from loadgen.roofline_runs import CONTEXT_TOKENS, curve
+        from loadgen.page_claims import CONTEXT_TOKENS
+        from loadgen.roofline_runs import curve
 
         plain = hardware is None and model is None and tp == 1 and kv_cache is None and context == CONTEXT_TOKENS
         if preset is not None and not plain:
             raise ValueError(f"--preset {preset} has its own machine: leave its options out")
-        machine, told = _text(preset or PRESETS[0]) if plain else (_machine(hardware, model, tp, kv_cache), [])
+        machine, told, loads = (
+            _text(preset or PRESETS[0]) if plain else (_machine(hardware, model, tp, kv_cache), [], [])
+        )
         points = {name: curve(machine, context, free) for name, free in (("caches read", False), ("ideal", True))}
-        path = _write(Path(out), machine, points, told, context)
+        path = _write(Path(out), machine, points, (_rows(told), loads), context)
     if as_json:
-        click.echo(json.dumps(_document(path, machine, points, told), default=str))
+        click.echo(json.dumps({**_document(path, machine, points, told), "loads": loads}, default=str))
         return
-    _print(told, points)
+    _print(told, points, loads)
     click.echo(str(path))
 
 
-def _text(preset: str) -> tuple["Machine", "Figures"]:
-    """The machine of a text, and its figures as we play them."""
+def _text(preset: str) -> "Text":
+    """The machine of a text, its figures as we play them, and what it draws, by load."""
+    from loadgen.page_claims import CLAIMS, PAGE, PAGE_ROUNDED
     from loadgen.published import TEXTS
-    from loadgen.roofline_runs import CLAIMS, PAGE, PAGE_ROUNDED, tell
+    from loadgen.roofline_runs import tell
 
     if preset == PRESETS[0]:
-        return PAGE, tell(CLAIMS, PAGE_ROUNDED, PAGE)
-    machine, figures = TEXTS[preset]
-    return machine, figures()
+        return PAGE, tell(CLAIMS, PAGE_ROUNDED, PAGE), []
+    machine, figures, loads = TEXTS[preset]
+    return machine, figures(), loads()
 
 
 def _machine(hardware: str | None, model: str | None, tp: int, kv_cache: str | None) -> "Machine":
@@ -78,8 +83,9 @@ def _machine(hardware: str | None, model: str | None, tp: int, kv_cache: str | N
 
 
 def _write(
-    path: Path, machine: "Machine", points: dict[str, list["Point"]], told: "Figures", context_tokens: int
-) -> Path:
+    path: Path, machine: "Machine", points: dict[str, list["Point"]], tables: "tuple[list[tuple[str, ...]], ...]",
+    context_tokens: int,
+) -> Path:  # fmt: skip
     from results.report.roofline_page import Curve, roofline_page
 
     executor = machine.executor()
@@ -94,7 +100,7 @@ def _write(
     title = f"{cost.shape.name} on {cost.tp} x {cost.hardware.name}, {context_tokens} tokens of context"
     conditions = {**cost.describe(), "kv_capacity_tokens": executor.kv_capacity_tokens}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(roofline_page(title, NOTE, curves, _rows(told), conditions), encoding="utf-8")
+    path.write_text(roofline_page(title, NOTE, curves, tables, conditions), encoding="utf-8")
     return path
 
 
@@ -128,7 +134,7 @@ def _document(path: Path, machine: "Machine", points: dict[str, list["Point"]], 
     return {"page": str(path), "cost_model": model, "curves": lines, "figures": figures}
 
 
-def _print(told: "Figures", points: dict[str, list["Point"]]) -> None:
+def _print(told: "Figures", points: dict[str, list["Point"]], loads: list[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -136,6 +142,12 @@ def _print(told: "Figures", points: dict[str, list["Point"]]) -> None:
     if told:
         head, *body = _rows(told)
         table = Table(*head, title="A text on batching, and the engines in modelled time", title_justify="left")
+        for row in body:
+            table.add_row(*row)
+        console.print(table)
+    if loads:
+        head, *body = loads
+        table = Table(*head, title="What the text draws, as the engines play it", title_justify="left")
         for row in body:
             table.add_row(*row)
         console.print(table)

@@ -38,6 +38,7 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
             return
         with Progress(len(prepared.schedule)) as progress:
             outcome = execute(prepared, progress)
+        del prepared  # the page reads the rows anew, and a long run's need not be there twice
         if not as_json:  # before the page: whatever becomes of that, the figures have been shown
             print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
         page = write_report(outcome.folder)

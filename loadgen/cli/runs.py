@@ -77,14 +77,18 @@ def _sweep_row(folder: Path) -> dict[str, Any]:
 
 
 def _show(folder: Path, as_json: bool) -> None:
-    from loadgen.cli.scorecard import print_scorecard
+    from loadgen.cli.scorecard import plain, print_scorecard
     from loadgen.config import from_texts
     from results.slo import parse_slo
-    from results.store import load_run
+    from results.store import INCOMPLETE, changed_files, load_run
     from results.verdicts.judged import judged
     from results.verdicts.run_facts import facts_of
 
+    if (folder / "sweep.json").is_file() and not (folder / "run.json").is_file():
+        raise ValueError(f"{folder} is a sweep: name one of its runs, as in {folder}/points/000, or write its page "
+                         f"with tokenload report {folder}")  # fmt: skip
     found = load_run(folder)
+    changed = changed_files(folder, found.info) if found.label != INCOMPLETE else []
     try:
         config = from_texts(found.info["config"])
         facts = facts_of(found.info, found.label)
@@ -94,7 +98,9 @@ def _show(folder: Path, as_json: bool) -> None:
     if found.info.get("server"):
         summary["server"] = found.info["server"]
     if as_json:
-        told = {"folder": str(folder), "label": found.label, "verdict": verdict.to_json()}
+        told = {"folder": str(folder), "label": found.label, "changed": changed, "verdict": verdict.to_json()}
         click.echo(json.dumps({**told, **summary}))
-    else:
-        print_scorecard(summary, verdict.to_json(), found.label)
+        return
+    if changed:
+        click.secho(f"CHANGED since the run was written: {plain(', '.join(changed))}", bold=True)
+    print_scorecard(summary, verdict.to_json(), found.label)

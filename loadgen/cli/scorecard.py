@@ -18,6 +18,7 @@ from loadgen.units import NS_PER_S
 from results.columns import is_null
 from results.figures import FIGURES
 from results.schedule import PHASES, Schedule
+from results.window import WHOLE_RUN
 
 WIDTH = 110
 LINE_EVERY_S = 10.0
@@ -189,7 +190,9 @@ def _latency_table(summary: dict[str, Any]) -> Table:
 
 def _rate_table(summary: dict[str, Any]) -> Table:
     rates, slo = summary["rates"], summary["slo"]
-    table = Table(show_header=False, title="Rates and slots", title_justify="left")
+    span = summary.get("server", summary["slots"]).get("span", WHOLE_RUN)
+    of = "" if span == WHOLE_RUN else f" (slots: of the {span})"
+    table = Table(show_header=False, title=f"Rates and slots{of}", title_justify="left")
     for column in ("name", "value", "what"):
         table.add_column(column, justify="right" if column == "value" else "left")
     for name in ("offered_rps", "realised_rps", "completed_rps", "output_tokens_per_s", "total_tokens_per_s"):

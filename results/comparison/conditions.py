@@ -32,7 +32,7 @@ class Difference:
 
     def __str__(self) -> str:
         """`workload.rate_rps (8, 16)`."""
-        a, b = _apart(self.a, self.b)
+        a, b = apart(self.a, self.b)
         return f"{self.name} ({_short(a)}, {_short(b)})"
 
     def to_json(self) -> Json:
@@ -75,6 +75,16 @@ def refuse(found: Sequence[Difference], allowed: Sequence[str], label_a: str, la
         raise ValueError(f"{label_a} and {label_b} are not runs of the same thing: {told}; to compare anyway: {more}")
 
 
+def apart(a: Any, b: Any) -> tuple[Any, Any]:
+    """Of two objects only what differs: the rest would be the same text twice."""
+    if not isinstance(a, Mapping) or not isinstance(b, Mapping):
+        return a, b
+    names = sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
+    inner = [apart(a.get(name), b.get(name)) for name in names]
+    pairs = dict(zip(names, inner, strict=True))
+    return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
+
+
 def _groups(stamp: Mapping[str, Any]) -> dict[str, Json]:
     groups = stamp.get("groups")
     return {
@@ -82,16 +92,6 @@ def _groups(stamp: Mapping[str, Any]) -> dict[str, Json]:
         for name, group in (groups.items() if isinstance(groups, Mapping) else ())
         if isinstance(group, Mapping) and isinstance(group.get("fields"), dict)
     }
-
-
-def _apart(a: Any, b: Any) -> tuple[Any, Any]:
-    """Of two objects only what differs: the rest would be the same text twice."""
-    if not isinstance(a, Mapping) or not isinstance(b, Mapping):
-        return a, b
-    names = sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
-    inner = [_apart(a.get(name), b.get(name)) for name in names]
-    pairs = dict(zip(names, inner, strict=True))
-    return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
 
 
 def _short(value: Any) -> str:

@@ -13,7 +13,7 @@ from results import metrics
 from results.recording import Recording
 from results.report.asked import config_of, engine_of, limits_of, load_of
 from results.slo import parse_slo
-from results.store import INCOMPLETE, file_sha256, is_sealed, load_run
+from results.store import INCOMPLETE, changed_files, load_run
 from results.verdicts.judged import judged
 from results.verdicts.run_facts import facts_of
 
@@ -132,14 +132,7 @@ def values_of(recording: Recording) -> dict[str, NDArray[np.float64]]:
 
 def refuse_changed(folder: Path, info: Mapping[str, Any]) -> None:
     """ValueError that names the files whose bytes are not those that were written."""
-    told = info.get("files_sha256")
-    changed = [
-        name
-        for name, sha256 in sorted((told if isinstance(told, dict) else {}).items())
-        if "/" not in name and (not (folder / name).is_file() or file_sha256(folder / name) != sha256)
-    ]
-    if not is_sealed(info):
-        changed.append("run.json")
+    changed = changed_files(folder, info)
     if changed:
         raise ValueError(f"{folder}: changed since the run was written: {', '.join(changed)}; run it again")
 

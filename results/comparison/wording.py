@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import expm1, log
 from typing import Any
 
+from results.comparison.conditions import apart
 from results.figures import shown
 from results.outputs import LENGTH_MARGIN_RATIO
 from results.report.plain import plain
@@ -92,7 +93,8 @@ def difference_lines(comparison: Json) -> Iterator[str]:
     """Every difference of conditions that matters: by class, identity first."""
     for kind in ("identity", "performance"):
         for one in comparison["differences"][kind]:
-            yield f"{kind}: {plain(one['field'])}: {_value(one['a'])}, {_value(one['b'])}"
+            a, b = apart(one["a"], one["b"])
+            yield f"{kind}: {plain(one['field'])}: {_value(a)}, {_value(b)}"
 
 
 def _remarks_of(cell: Json) -> Iterator[str]:

@@ -27,7 +27,7 @@ from results.report.servers import cap_text, is_server, unlike_names
 from results.report.verdicts import NOT_JUDGED, Verdict
 from results.report.wire import End, ends_of, wire_figures
 from results.slo import parse_slo
-from results.store import INCOMPLETE, Run, file_sha256, load_run
+from results.store import INCOMPLETE, Run, changed_files, load_run
 from results.summary import summarise
 
 Json = dict[str, Any]
@@ -251,12 +251,7 @@ def _faults(folder: Path, info: Json, summary: Json) -> tuple[str, ...]:
 
 def _changed(folder: Path, info: Json) -> tuple[str, ...]:
     """Files whose bytes are not those that were written."""
-    told = info.get("files_sha256")
-    changed = [
-        name
-        for name, sha256 in sorted((told if isinstance(told, dict) else {}).items())
-        if "/" not in name and (not (folder / name).is_file() or file_sha256(folder / name) != sha256)
-    ]
+    changed = changed_files(folder, info)
     return (f"changed since the run was written: {', '.join(changed)}",) if changed else ()
 
 

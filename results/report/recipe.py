@@ -18,16 +18,21 @@ Json = dict[str, Any]
 def recipe(folder: Folder) -> Json:
     """Config, hashes, conditions and summary of each point that came to its end and fits together.
 
-    Groups of conditions that points have in common are there once, under their hash.
+    Groups of conditions that points have in common are there once, under their hash. The other points are named.
     """
-    complete = [point for point in folder.points if point.state == COMPLETE and not point.faults]
     groups: Json = {}
-    return {"format": FORMAT, "runs": [_run(point, groups) for point in complete], "groups": groups}
+    runs = [_run(point, groups) for point in folder.points if _is_whole(point)]
+    left_out = [point.name for point in folder.points if not _is_whole(point)]
+    return {"format": FORMAT, "runs": runs, "groups": groups, **({"left_out": left_out} if left_out else {})}
 
 
 def conditions_of(run: Mapping[str, Any], groups: Mapping[str, Any]) -> Json:
     """A run's conditions put together again."""
     return {"groups": {name: groups[sha256] for name, sha256 in run["conditions"].items()}}
+
+
+def _is_whole(point: Point) -> bool:
+    return point.state == COMPLETE and not point.faults
 
 
 def _run(point: Point, groups: Json) -> Json:

@@ -49,6 +49,7 @@ ENGINE: dict[str, str] = {
     "executor": PERFORMANCE,
     "reads_prompts": INFO,
     "computes_tokens": INFO,
+    "token_rows": INFO,
     "model": IDENTITY,
     "model_config": IDENTITY,
     "revision": IDENTITY,

@@ -38,6 +38,7 @@ LIMITS = st.builds(
 RUN = {
     "prompt_tokens": RANGES,
     "output_tokens": RANGES,
+    "allow_empty": st.booleans(),
     "seed": st.integers(0, 2**70),
     "engine": TEXTS,
     "clock": st.sampled_from(CLOCKS),
@@ -53,6 +54,8 @@ TRACE = {
     "window_ns": st.none()
     | st.tuples(DURATIONS_NS, DURATIONS_NS).filter(lambda pair: pair[0] != pair[1]).map(sorted).map(tuple),
     "limit": st.none() | COUNTS,
+    "fill_requests": st.none() | st.integers(0, 50),
+    "cooldown_requests": st.integers(0, 50),
     "loop": st.none() | COUNTS,
     "context": st.none() | st.tuples(COUNTS, st.sampled_from(CONTEXT_POLICIES)),
 }
@@ -95,6 +98,7 @@ def configs(draw: st.DrawFn) -> RunConfig:
         values[draw(st.sampled_from(["speed", "rate_rps"]))] = draw(st.none() | RATES)
     elif kind == "closed":
         values |= {"arrival": "closed", "users": draw(COUNTS), "think_ns": draw(st.none() | DURATIONS_NS)}
+        values |= {"fill_requests": draw(st.none() | st.integers(0, 50))}
     elif kind == "burst":
         values |= {"arrival": "burst", "requests": draw(st.none() | COUNTS)}
     elif kind == "seed1":

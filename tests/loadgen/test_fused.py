@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.cost import HashExecutor
+from engines.cost import DurationPs, HashExecutor, LinearCost
 from engines.executor import StretchCost
+from engines.hardware import Hardware
 from engines.policies import continuous, one_by_one, static
+from engines.roofline import Roofline
+from engines.shapes import Shape
 from engines.slots import SlotEngine
 from loadgen.clock import ModelledClock
 from loadgen.drive import play_compact
@@ -18,11 +21,17 @@ from loadgen.fused import play_fused
 from results.columns import NULL
 from results.compact import Compact
 from results.schedule import Schedule, make_schedule
+from results.slots import StepWork
 from tests.engines.playing import EVERY_STEP_1_NS, Numbering, engine_of, schedule_of
 from tests.engines.test_stretches import Crossing, SmallCache
 
+SMALL_MACHINE = Hardware("small", 1.2e12, 1e12, 1e9, "none")
+SMALL_MODEL = Shape("small", layers=2, width=8, heads=2, kv_heads=1, head_dim=4, ffn=16, vocabulary=30, source="none")
+"""A step of some nanoseconds; with one row the maths overtake the reading at 25 tokens of context."""
 COSTS = st.one_of(
     st.just(EVERY_STEP_1_NS),
+    st.just(LinearCost(*map(DurationPs, (3_000, 200, 5_000, 300, 7)))),
+    st.just(Roofline(SMALL_MACHINE, SMALL_MODEL)),
     st.builds(Crossing, st.integers(1, 3_000), st.integers(0, 300), st.integers(0, 60), st.integers(0, 60)),
 )
 
@@ -94,3 +103,19 @@ def test_a_schedule_without_requests_is_a_run_without_steps() -> None:
     """Nothing happens."""
     run = play_fused(make_schedule([], [], []), engine_of(continuous(2)))
     assert len(run.steps["step"]) == 0
+
+
+@pytest.mark.parametrize("cost", [Roofline(SMALL_MACHINE, SMALL_MODEL), LinearCost(decode_kv=DurationPs(7))])
+def test_the_laws_of_a_decode_are_its_cost_and_how_that_goes_on(cost: Roofline | LinearCost) -> None:
+    """The greater of the two for any rows and any cache, and both are the greater somewhere where there are two."""
+    ruling = set()
+    for rows in range(1, 9):
+        base_ps, token_ps, other_base_ps, other_token_ps = cost.decode_laws_ps(rows)
+        for kv_tokens in (rows, 20, 24, 25, 26, 5_000):
+            work = StepWork("decode", 0, rows, 0, 0, 0, 0, 0, 0, 0, kv_tokens)
+            laws = (base_ps + token_ps * kv_tokens, other_base_ps + other_token_ps * kv_tokens)
+            assert cost.cost_ps(work) == max(laws)
+            ruling.add(laws.index(max(laws)))
+            slope_ps, _ = cost.decode_slope_ps(work)
+            assert slope_ps == (token_ps, other_token_ps)[laws.index(max(laws))] * rows
+    assert ruling == ({0, 1} if isinstance(cost, Roofline) else {0})

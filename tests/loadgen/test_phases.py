@@ -11,6 +11,7 @@ from engines.policies import continuous, one_by_one, static
 from loadgen.config import RunConfig, from_texts
 from loadgen.traces.neutral import write_neutral
 from loadgen.workload import build_schedule
+from results.metrics import events_of
 from results.schedule import COOLDOWN, FILL, MEASURE, Schedule
 from results.slo import parse_slo
 from results.status import Status
@@ -75,6 +76,27 @@ def test_only_the_measured_population_counts() -> None:
     assert summary["slo"]["goodput_rps"] == pytest.approx(400e9 / (end - begin))
     assert judge_load(recording, Thresholds()).arrivals_requests == 400
     assert summary["little_error_ns"] == 0
+
+
+def test_what_the_window_served_of_the_fill_counts_as_throughput() -> None:
+    """Whoever's first token falls into the window, its prompt was read there; its answer's tokens count so too.
+
+    One by one, 64 tokens of prompt: of 30 that fill a queue some are served in the window.
+    """
+    config = config_of(requests="40", fill="30", cooldown="20", arrival="constant", rate="20")
+    plain = build_schedule(config)
+    due = plain.due_ns.copy()
+    due[:29] = due[0]
+    schedule = replace(plain, due_ns=due, prompt_tokens=np.full(90, 64, dtype=np.int64))
+    recording = play(schedule, engine_of(one_by_one(), LinearCost()))
+    summary = summarise(recording)
+    begin, end = summary["window_ns"]
+    events = events_of(recording)
+    inside = (events.firsts_ns >= begin) & (events.firsts_ns <= end)
+    assert 0 < inside[:30].sum() < 30 and inside.sum() > inside[30:70].sum()
+    rates = summary["rates"]
+    prompts_per_s = rates["total_tokens_per_s"] - rates["output_tokens_per_s"]
+    assert prompts_per_s == pytest.approx(64 * inside.sum() * 1e9 / (end - begin))
 
 
 def test_slots_are_those_of_the_measured_window() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loadgen.config import from_texts
-from loadgen.original import read_original
+from loadgen.original import read_originals
 from loadgen.sweep import Point, Sweep, plan_sweep, run_sweep
 from results.comparison.trials import read_trials
 from results.headline import largest_cv
@@ -101,15 +101,15 @@ def test_a_changed_run_json_is_refused(tmp_path: Path) -> None:
     """By reproduce and compare alike, whatever field it is, since it holds the other files' hashes."""
     sweep, _ = swept(tmp_path, 1)
     folder = sweep.folder / sweep.points[0].folder
-    read_original(folder)
+    read_originals(folder)
     text = (folder / "run.json").read_text()
     (folder / "run.json").write_text(text.replace('"clock": "modelled"', '"clock": "modelleD"', 1))
     with pytest.raises(ValueError, match=r"run\.json"):
-        read_original(folder)
+        read_originals(folder)
     with pytest.raises(ValueError, match=r"run\.json"):
         read_trials(folder)
     (folder / "run.json").write_text(text)
-    read_original(folder)
+    read_originals(folder)
 
 
 def test_a_seal_is_of_all_else() -> None:

@@ -307,6 +307,30 @@ def test_a_page_sealed_anew_must_still_fit_its_run(original: Path, tmp_path: Pat
     assert result.exit_code == 2 and "does not have the hash" in result.stderr
 
 
+def test_a_page_of_a_run_json_that_was_edited_says_so_and_carries_no_recipe(original: Path, tmp_path: Path) -> None:
+    """Its seal tells; writing the page anew does not wash it."""
+    copy = tmp_path / "copy"
+    shutil.copytree(original, copy)
+    text = (copy / "run.json").read_text()
+    (copy / "run.json").write_text(text.replace('"started_utc"', '"begun_utc"'))
+    page = write_report(copy)
+    assert "changed since the run was written: run.json" in page.read_text()
+    result = reproduce(page, "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "holds no complete run" in result.stderr
+
+
+def test_a_page_of_a_sweep_with_a_damaged_point_is_refused_whole(tmp_path: Path) -> None:
+    """As its folder is: a verdict of all but one is none of the sweep; one that is whole may be named."""
+    folder = swept(tmp_path)
+    (folder / "points/001/steps.parquet").write_bytes(b"PAR1")
+    page = write_report(folder)
+    result = reproduce(page, "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "points/001 had no complete run" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
+    named = reproduce(page, "--point", "points/000", "--out", tmp_path / "out")
+    assert named.exit_code == 0 and named.stdout.startswith("REPRODUCED")
+
+
 @pytest.mark.parametrize("text", ["", "<html></html>", '<script type="application/json" id="recipe">{</script>'])
 def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
     """One line."""

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from loadgen.roofline_runs import CLAIMS, PAGE, PAGE_ROUNDED, Told, curve, decode_point, tell
+from loadgen.page_claims import BATCHES, CLAIMS, PAGE, PAGE_ROUNDED
+from loadgen.roofline_runs import Told, curve, decode_point, tell
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,13 @@ def told() -> dict[str, Told]:
 @pytest.mark.parametrize(
     ("figure", "round_weights", "counted_weights"),
     [
+        ("weights", 16, 16.06),
         ("step of one sequence, weights alone", 4.776, 4.794),
+        ("the same, where a row of the input embedding is gathered", 4.464, 4.480),
+        ("the same, at 30 % of the peak", 88.6, 88.6),
+        ("caches take as long to read as the weights at", 122.1, 122.5),
+        ("throughput that more memory could not exceed", 25_558, 25_558),
+        ("math units busy there", 32.8, 32.9),
         ("maths in it", 16.18, 16.24),
         ("math units busy", 0.3387, 0.3387),
         ("maths catch up with reading at", 295.2, 295.2),
@@ -40,6 +47,16 @@ def test_a_figure_of_the_text_comes_out_of_a_run(
     """Within a thousandth of what the text's own assumptions give, with its 16 GB and with the weights counted."""
     assert told[figure].round_weights == pytest.approx(round_weights, rel=1e-3)
     assert told[figure].counted_weights == pytest.approx(counted_weights, rel=1e-3)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_drawn_lengths_use_as_much_of_a_batch_as_the_closed_forms_say(told: dict[str, Told], batch: int) -> None:
+    """(B + 1) / 2B of uniform and 1 / H_B of exponential lengths, within a hundredth."""
+    harmonic = sum(1 / rank for rank in range(1, batch + 1))
+    for distribution, share in (("uniform", (batch + 1) / (2 * batch)), ("exponential", 1 / harmonic)):
+        one = told[f"useful work of {distribution} lengths, {batch} in a batch"]
+        assert one.text == pytest.approx(100 * share) == pytest.approx(one.round_weights, rel=0.01)
+        assert one.round_weights == one.counted_weights != one.text
 
 
 def test_every_claim_has_its_reason(told: dict[str, Told]) -> None:

@@ -190,7 +190,7 @@ def test_two_signals_abort_what_is_left(tmp_path: Path) -> None:
 
 def test_followers_of_a_stopped_run_are_not_dispatched(tmp_path: Path) -> None:
     """A closed loop that is stopped ends with the requests under way; turns that never came are in no figure."""
-    one = config(tmp_path, arrival="closed", users="3", requests="30")
+    one = config(tmp_path, arrival="closed", users="3", requests="30", fill="0")
     outcome = ran(one, Signals(1, signal.SIGINT))
     assert statuses(outcome) == {"ok": 3, "not_dispatched": 27}
     assert outcome.summary["requests"]["scheduled"] == 3
@@ -360,3 +360,13 @@ def test_an_out_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("Error: ")
     assert "/proc/nowhere" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("timeout", "truncated"), [("9s", True), ("10s", False), (None, False)])
+def test_a_time_limit_near_the_slo_is_said_with_the_run(tmp_path: Path, timeout: str | None, truncated: bool) -> None:
+    """Requests aborted before ten times the SLO's limit: the verdict calls it truncated, here and in the file."""
+    more = {} if timeout is None else {"timeout": timeout}
+    outcome = ran(config(tmp_path, rate="4", slo="ttft<=1s", **more))
+    stored = load_run(outcome.folder).info["verdict"]
+    for verdict in (outcome.verdict, stored):
+        assert any("TRUNCATED" in found["text"] for found in verdict["warnings"]) is truncated

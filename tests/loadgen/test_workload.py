@@ -33,7 +33,7 @@ def test_this_workload_never_changes() -> None:
     """Golden hashes: the default workload at 10 requests a second, and one of each kind."""
     assert made().sha256 == "50a096eb624fafc415012c29bf608416820bff9521b711f4026a090a2b038b7a"
     assert (
-        made(arrival="closed", users="4", think="1s").sha256
+        made(arrival="closed", users="4", think="1s", fill="0").sha256
         == "796e1adf59d9b7c83b1415b2c52aca6dc378ebc78ea6d6c079fdfda0f44a5b3d"
     )
     assert (
@@ -89,7 +89,7 @@ def test_another_process_keeps_the_lengths() -> None:
     """Whatever the arrivals, request i asks for the same tokens."""
     base = made(requests="50")
     for texts in ({"arrival": "constant"}, {"arrival": "gamma", "cv": "2"}, {"arrival": "burst"},
-                  {"arrival": "closed", "users": "5"}, {"arrival": "conditioned"}):  # fmt: skip
+                  {"arrival": "closed", "users": "5", "fill": "0"}, {"arrival": "conditioned"}):  # fmt: skip
         assert same(base, made(requests="50", **texts), "prompt_tokens", "output_tokens"), texts
 
 
@@ -149,7 +149,7 @@ def test_a_burst_is_due_at_once() -> None:
 
 def test_a_closed_loop_is_users_that_wait_for_their_answers() -> None:
     """Request i belongs to user i mod users; its first is due at 0, each other one after the user's last."""
-    schedule = made(arrival="closed", users="3", think="2s", requests="8")
+    schedule = made(arrival="closed", users="3", think="2s", requests="8", fill="0")
     assert schedule.due_ns.tolist() == [0, 0, 0, *[NULL] * 5]
     assert [schedule.after(row).tolist() for row in range(8)] == [[], [], [], [0], [1], [2], [3], [4]]
     assert schedule.think_ns.tolist() == [NULL] * 3 + [2 * S] * 5
@@ -158,7 +158,14 @@ def test_a_closed_loop_is_users_that_wait_for_their_answers() -> None:
     assert schedule.origin["label"] == "closed loop of 3 users"
     assert schedule.origin["rate_rps"] is None
     assert schedule.origin["window"] == {"kind": "makespan"}
-    assert made(arrival="closed", users="3", requests="8").think_ns.tolist()[3:] == [0] * 5
+    assert made(arrival="closed", users="3", requests="8", fill="0").think_ns.tolist()[3:] == [0] * 5
+
+
+def test_empty_answers_are_allowed_by_the_workload() -> None:
+    """--allow-empty stands in the recipe, with what else is content: the shape's hash stays."""
+    plain, allowing = made(), made(allow_empty="true")
+    assert (plain.recipe.get("allow_empty"), allowing.recipe["allow_empty"]) == (None, True)
+    assert plain.sha256 == allowing.sha256 and plain.content_sha256 != allowing.content_sha256
 
 
 def test_users_without_a_request_are_refused() -> None:
@@ -242,7 +249,7 @@ def test_a_trace_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arrival", ARRIVALS)
 def test_every_arrival_makes_a_schedule(arrival: str) -> None:
     """Whatever is in the table can be chosen; its origin says what it was and how it was made."""
-    more = {"closed": {"users": "2"}, "gamma": {"cv": "2"}}.get(arrival, {})
+    more = {"closed": {"users": "2", "fill": "0"}, "gamma": {"cv": "2"}}.get(arrival, {})
     schedule = made(arrival=arrival, requests="20", **more)
     assert len(schedule) == 20
     assert schedule.origin["process"] == arrival
@@ -283,5 +290,5 @@ def test_the_shape_of_a_burst_and_of_a_closed_loop() -> None:
     burst = shape_of(made(arrival="burst", requests="5"))
     assert (burst["realised_rps"], burst["gap_cv"], burst["lag1_correlation"]) == (None, None, None)
     assert burst["arrivals_histogram"] == [5]
-    closed = shape_of(made(arrival="closed", users="2", requests="6"))
+    closed = shape_of(made(arrival="closed", users="2", requests="6", fill="0"))
     assert (closed["requests"], closed["waiting_for_others"]) == (6, 4)

@@ -15,7 +15,7 @@ from results.comparison.junit import junit, suites_of
 from results.comparison.markdown import escaped, markdown
 from results.comparison.pairing import pair_up
 from results.comparison.requests import request_differences
-from results.comparison.wording import remarks, rows
+from results.comparison.wording import difference_lines, remarks, rows
 from results.gates import parse_gates
 from tests.results.summaries import side_of, stamp_of, summary_of, trial_of
 
@@ -133,6 +133,16 @@ def test_conditions_are_listed_by_class() -> None:
     assert compare(sides)["comparisons"][0]["different_conditions"] is True
     only_engine = [side_of(n, trial_of(conditions=stamp_of(engine__slots=s))) for n, s in (("a", 1), ("b", 8))]
     assert compare(only_engine)["comparisons"][0]["different_conditions"] is False
+
+
+def test_of_two_objects_the_lines_show_what_differs() -> None:
+    """Not the long beginning that they have in common, which would be the same text twice."""
+    same = {"branch": "main", "commit": "c" * 60}
+    a, b = (stamp_of(identity__git={**same, "diff": {"files": 3, "sha256": word}}) for word in ("aaaa", "bbbb"))
+    (one,) = compare([side_of("a", trial_of(conditions=a)), side_of("b", trial_of(conditions=b))])["comparisons"]
+    (line,) = difference_lines(one)
+    assert line == "performance: identity.git: {'diff': {'sha256': 'aaaa'}}, {'diff': {'sha256': 'bbbb'}}"
+    assert one["differences"]["performance"][0]["a"]["commit"] == "c" * 60
 
 
 def test_a_figure_missing_in_one_run_is_not_compared() -> None:

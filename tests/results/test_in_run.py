@@ -38,6 +38,18 @@ def test_bounds_are_those_of_ten_sections_in_the_order_of_arrival() -> None:
     assert set(found) == {"ttft_p50", "ttft_p99", "tpot_p50", "e2e_p99", "attainment"}
 
 
+def test_bounds_are_no_further_than_a_figure_can_be() -> None:
+    """No latency below 0, no share outside 0 to 1, however much ten sections differ; what is inside stays."""
+    recording = run_at(0.5, 100)
+    spiked = {name: np.where(np.arange(100) < 90, 1e6, 9e9) for name in ("ttft", "tpot", "e2e")}
+    few, most = np.arange(100) >= 92, np.arange(100) < 92
+    chosen = np.ones(100, dtype=np.bool_)
+    low, high = (uncertainty(recording, spiked, chosen, attained) for attained in (few, most))
+    assert low["ttft_p50"]["low"] == 0.0 and low["ttft_p50"]["high"] > 1.0
+    assert low["attainment"]["low"] == 0.0 and 0.08 < low["attainment"]["high"] < 1.0
+    assert high["attainment"]["high"] == 1.0 and 0.0 < high["attainment"]["low"] < 0.92
+
+
 def test_sections_that_are_too_short_for_a_quantile_give_no_bounds() -> None:
     """999 requests have sections of 99: no p99 of a section, so no bounds of the p99, and the value stands."""
     found = summarise(run_at(0.5, 999))["in_run"]["ttft_p99"]

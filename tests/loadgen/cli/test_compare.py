@@ -13,6 +13,8 @@ from loadgen.cli import main
 from loadgen.config import from_texts
 from loadgen.session import execute, prepare
 from loadgen.sweep import plan_sweep, run_sweep
+from results.comparison.trials import read_trial
+from results.store import load_run
 
 TEXTS = {"rate": "4", "requests": "120", "clock": "modelled"}
 
@@ -56,6 +58,14 @@ def test_the_engines_of_a_sweep(sweep: Path) -> None:
     text = compare(sweep).stdout
     for word in ("one-by-one against static,batch=8", "TTFT p99", "worse", "engine.slots: 8, 1"):
         assert word in text
+
+
+def test_the_length_of_answers_is_read_from_the_rows(sweep: Path) -> None:
+    """Both engines gave what was asked: the mean of the schedule, and no remark about lengths."""
+    (cell, *_) = told(compare(sweep, "--json"))["comparisons"][0]["cells"]
+    trial = read_trial(sweep / "points/000")
+    assert trial.mean_output_tokens == load_run(sweep / "points/000").recording.schedule.output_tokens.mean()
+    assert cell["output_lengths"]["ratio"] == 1.0
 
 
 def test_a_sweep_equals_itself(sweep: Path) -> None:

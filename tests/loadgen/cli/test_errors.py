@@ -1,6 +1,8 @@
 """Bad input: exit code 2 and one line that names the value."""
 
+import errno
 import json
+import os
 from contextlib import chdir
 from pathlib import Path
 from shlex import split
@@ -322,6 +324,17 @@ def test_what_a_command_does_not_catch_is_one_line_too(raised: BaseException, co
 
     result = CliRunner().invoke(group, [])
     assert result.exit_code == code and len(result.stderr.splitlines()) == 1 and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR])
+def test_a_disk_that_refuses_is_named_with_a_way_out(number: int) -> None:
+    """The file, the reason and what to do, without Python's own brackets."""
+    with pytest.raises(InputError) as caught, one_line_errors():
+        raise OSError(number, os.strerror(number), "runs/x")
+    assert caught.value.message.startswith(f"runs/x: {os.strerror(number)}: ")
+    assert "--out" in caught.value.message and "[Errno" not in caught.value.message
+    with pytest.raises(InputError, match="No space left on device: make room"), one_line_errors():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_machine_without_threads_is_one_line_and_other_faults_are_not_hidden() -> None:

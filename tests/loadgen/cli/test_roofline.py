@@ -49,3 +49,16 @@ def test_what_cannot_be_is_one_line(words: list[str], line: str, tmp_path: Path)
     done = CliRunner().invoke(main, ["roofline", *words, "--out", str(page)])
     assert done.exit_code == Exit.USAGE
     assert line in done.output and not page.exists()
+
+
+def test_a_published_comparison_is_shown_by_load_too(tmp_path: Path) -> None:
+    """The text's figures beside ours, and throughput by the cap on the answers: policies gain with its length."""
+    page = tmp_path / "roofline.html"
+    done = CliRunner().invoke(main, ["roofline", "--preset", "anyscale-2023", "--out", str(page), "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    head, *rows = found["loads"]
+    assert head[3:] == [f"{one}, tok/s" for one in ("to the longest of all", "static", "continuous", "paged")]
+    gains = [float(row[6].replace(",", "")) / float(row[3].replace(",", "")) for row in rows if row[2] == "answers"]
+    assert [row[0] for row in rows[::2]] == ["32", "128", "512", "1536"] and gains == sorted(gains)
+    assert found["figures"][0]["text"] == 15.4 and "longest answer" in page.read_text()

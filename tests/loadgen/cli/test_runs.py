@@ -88,7 +88,7 @@ def test_a_run_is_shown_from_its_rows(tmp_path: Path) -> None:
     assert "20 scheduled, 20 sent: 20 ok" in text
     assert "ttft<=100ms" in text
     (folder / "summary.json").unlink()
-    assert json.loads(runs(str(folder), "--json").stdout) == document
+    assert json.loads(runs(str(folder), "--json").stdout) == {**document, "changed": ["summary.json"]}
 
 
 def test_no_folder_and_an_empty_one_have_no_runs(tmp_path: Path) -> None:
@@ -229,6 +229,28 @@ def test_no_text_of_a_run_reaches_the_terminal_as_a_command(tmp_path: Path, text
     (folder / "run.json").write_text(json.dumps(info))
     for words in (("--out", str(tmp_path)), (str(folder),)):
         assert "\x1b" not in CliRunner().invoke(main, ["runs", *words]).output
+
+
+@pytest.mark.parametrize("name", ["run.json", "summary.json", "conditions.json"])
+def test_a_run_that_was_changed_says_so_before_its_verdict(tmp_path: Path, name: str) -> None:
+    """In words and as JSON: whoever reads VALID has read that first. An untouched one says nothing of it."""
+    folder = ran(tmp_path)
+    assert "CHANGED" not in runs(str(folder)).stdout
+    assert json.loads(runs(str(folder), "--json").stdout)["changed"] == []
+    content = (folder / name).read_bytes()
+    changed = content.replace(b"started_utc", b"begun_utc") if name == "run.json" else content + b" "
+    (folder / name).write_bytes(changed)
+    text = runs(str(folder)).stdout
+    assert text.startswith(f"CHANGED since the run was written: {name}\n")
+    assert json.loads(runs(str(folder), "--json").stdout)["changed"] == [name]
+
+
+def test_a_sweep_says_how_to_see_it(tmp_path: Path) -> None:
+    """One line with both ways: one of its runs, and the page of all."""
+    (tmp_path / "sweep.json").write_text("{}")
+    result = CliRunner().invoke(main, ["runs", str(tmp_path)])
+    assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1
+    assert "points/000" in result.stderr and "tokenload report" in result.stderr
 
 
 def test_an_escape_in_an_error_is_not_passed_on(tmp_path: Path) -> None:

@@ -55,11 +55,12 @@ def test_every_null_of_the_figures_has_a_reason() -> None:
 def test_a_saved_schedule_is_replayed_as_it_was(tmp_path: Path) -> None:
     """--save writes what --trace reads: the same times and lengths come back, followers included."""
     for number, words in enumerate((("--rate", "8"), ("--arrival", "closed", "--users", "3", "--think", "1s"))):
+        rows = 40 + 3 * number  # one a user comes before the measured ones
         for suffix in ("jsonl", "jsonl.gz"):
             path = tmp_path / f"{number}.{suffix}"
             first = json.loads(schedule(*words, "--requests", "40", "--save", str(path), "--json").stdout)
             again = json.loads(schedule("--trace", str(path), "--json").stdout)
-            assert again["requests"] == first["requests"] == 40
+            assert again["requests"] == first["requests"] == rows
             for name in ("waiting_for_others", "prompt_tokens", "output_tokens", "sha256"):
                 assert again[name] == first[name]
 

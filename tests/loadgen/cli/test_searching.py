@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loadgen.cli import main
+from loadgen.cli.capacity_view import answer_lines
 
 MODELLED = ("--clock", "modelled", "--requests", "100")
 
@@ -65,3 +66,17 @@ def test_bad_input_is_one_line(words: tuple[str, ...], says: str) -> None:
     result = tokenload(*words)
     assert result.exit_code == 2, result.output
     assert says in result.stderr and len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_confirmation_that_could_not_be_measured_is_no_refutation() -> None:
+    """The line says what the run was, and that it says nothing of the load; a plain failure has no such words."""
+    found = {"value": 8.0, "low": None, "high": None, "per_seed_rps": [8.0]}
+    sure = {"rate_rps": 8.0, "seed": 9, "requests": 200, "passed": False}
+    for more, told in (
+        ({"text": "INVALID: CLIENT_LATE", "worthless": ["CLIENT_LATE"]}, True),
+        ({"text": "attainment 80 %, STABLE", "worthless": []}, False),
+    ):
+        document = {"capacity": found, "confirmation": {**sure, **more}, "label": "", "unstable": False}
+        lines = list(answer_lines({**document, "not_monotone": [], "worthless": more["worthless"]}))
+        (line,) = [one for one in lines if one.startswith("NOT CONFIRMED at")]
+        assert str(more["text"]) in line and ("says nothing of the load" in line) is told
