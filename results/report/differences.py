@@ -29,6 +29,8 @@ def unwrapped(document: Any) -> Any:
 
 def _differences(stored: Any, fresh: Any, path: str) -> Iterator[str]:
     if isinstance(fresh, dict):
+        if _is_withheld(stored, "value"):
+            return  # and with it all that was said of it
         for name, value in fresh.items():
             inner = stored.get(name) if isinstance(stored, dict) else None
             if name == "reasons" or (inner is None and _is_withheld(stored, name)):

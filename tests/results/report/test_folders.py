@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from engines.cost import LinearCost
+from engines.policies import one_by_one
 from results.report import write_report
 from results.report.differences import differences
+from results.summary import summarise
+from results.verdicts.judged import judged
+from results.verdicts.run_facts import RunFacts
+from tests.engines.playing import engine_of, play
 from tests.results.report.folders import as_killed, edit, lose_point, make_run, make_sweep, point_of
 from tests.results.report.reading import Reading, read
+from tests.results.summaries import modelled_schedule
 
 
 def page_of(folder: Path) -> Reading:
@@ -138,6 +145,15 @@ def test_conditions_are_shown_flat_or_in_groups_with_reasons(tmp_path: Path) -> 
     (run / "conditions.json").write_text(json.dumps({"cpu_model": "Z80", "git": None, "reasons": {"git": "none"}}))
     found = page_of(run)
     assert "x Z80" in found.text and "null: none" in found.text
+
+
+def test_what_a_verdict_withholds_is_no_difference() -> None:
+    """Of an overloaded run the rows give bounds and a certificate that its summary does not."""
+    schedule = modelled_schedule(600, rate_rps=20.0)
+    recording = play(schedule, engine_of(one_by_one(), LinearCost()))
+    stored, verdict = judged(recording, None, RunFacts(clock="modelled", schedule_sha256=schedule.sha256))
+    assert "ttft_ms" in verdict.withheld
+    assert differences(stored, summarise(recording)) == []
 
 
 def test_differences_of_summaries_are_named_by_their_path() -> None:
