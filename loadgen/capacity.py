@@ -103,7 +103,7 @@ def run_capacity(search: Search, progress: Progress) -> Json:
 
     try:
         found = find_capacity(ask, search.start_rps, search.effort)
-        told = _none("no rate separates passing from failing") if found is None else _described(search, found, progress)
+        told = _no_bracket(search) if found is None else _described(search, found, progress)
     except HopelessError as error:
         told = _none(str(error))
     except (StoppedError, KeyboardInterrupt):
@@ -175,7 +175,7 @@ def _probe(search: Search, rate_rps: float, seed: int, requests: int, progress: 
         "rate_rps": rate_rps,
         "seed": seed,
         "requests": requests,
-        "scheduled": rows,
+        "scheduled": int(outcome.summary["requests"]["scheduled"]),
         "passed": passed,
         "text": why,
         "worthless": list(worthless(outcome.verdict)),
@@ -199,6 +199,18 @@ def _worthless(search: Search) -> list[str]:
     """Codes of what even the last attempt could not measure."""
     last = {(one["rate_rps"], one["seed"], one["requests"]): one for one in search.probes}
     return sorted({code for one in last.values() for code in one["worthless"]})
+
+
+def _no_bracket(search: Search) -> Json:
+    """Nothing passed, or everything: where to look next. What no probe could measure is told, as of any search."""
+    rates = [one["rate_rps"] for one in search.probes]
+    passed = [bool(one["passed"]) for one in search.probes]
+    reason = "no rate separates passing from failing"
+    if all(passed):
+        reason = f"every rate passed, up to {max(rates):g}/s: give a higher --start"
+    elif not any(passed):
+        reason = f"no rate passed, down to {min(rates):g}/s: give a lower --start, or look at what the probes say"
+    return {**_none(reason), "worthless": _worthless(search)}
 
 
 def _none(reason: str) -> Json:

@@ -61,6 +61,8 @@ def read_originals(path: Path, point: str | None = None) -> tuple[Original, ...]
         names = _chosen(path, _points_of(path), point)
         _refuse_missing(path, [name for name in names if not (path / name / "run.json").is_file()])
         return tuple(_from_folder(path / name, name) for name in names)
+    if point is not None:
+        raise ValueError(f"{path} is one run and has no point {point!r}: leave --point out")
     return (_from_folder(path, path.name),)
 
 

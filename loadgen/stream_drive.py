@@ -37,6 +37,8 @@ LEAD_NS = 20_000_000
 """From the decision to start to time 0."""
 SWITCH_S = 1e-4
 """For so long at most the thread that writes parts keeps the interpreter from the driver."""
+TURNS = 4
+"""Client processes make their parts at different times: each takes a core for some milliseconds."""
 LAST_REPLIES_NS = 1_000_000_000
 """How long an aborted request may take to say so."""
 Emit = Callable[[RecordingPart], None]
@@ -117,7 +119,8 @@ class _Play:
         self._over = asyncio.Event()
         self._failure: BaseException | None = None
         self._pacer: Pacer | None = None
-        self._emit_at_ns = self._host_at_ns = 0
+        self._emit_at_ns = worker_id % TURNS * EMIT_EVERY_NS // TURNS
+        self._host_at_ns = 0
 
     async def run(self) -> None:
         """To the end of the schedule, or of the patience of its control."""

@@ -34,7 +34,7 @@ def capacity(ctx: click.Context, /, quick: bool, resume: str | None, as_json: bo
     found or the confirmation failed.
     """
     with one_line_errors():
-        if given.get("concurrency"):
+        if given.get("concurrency") is not None:
             raise ValueError("--concurrency has no rate to search: leave it out")
         from loadgen.capacity import load_capacity, plan_capacity, run_capacity
         from loadgen.cli.capacity_view import exit_of, plan_line, print_capacity

@@ -99,14 +99,14 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
     Not complete: some options are set elsewhere, and may be missing.
     """
     saved = given.get("config")
-    texts = _saved(Path(saved)) if saved else {}
+    texts = _saved(Path(saved)) if saved is not None else {}
     known = {_argument(option): option for _, option in options().values()}
     flags = {
         key_of(known[name]): list(text) if isinstance(text, tuple) else text
         for name, text in given.items()
         if name in known and (isinstance(text, tuple) and text if known[name].many else isinstance(text, str))
     }
-    if given.get("concurrency") and complete:
+    if given.get("concurrency") is not None and complete:
         flags |= {"arrival": "closed", "users": given["concurrency"]}
     for flag in flags:
         for other in INSTEAD_OF.get(flag, ()):
@@ -124,7 +124,7 @@ def read_rows(table: type[Rows], given: Mapping[str, Any]) -> Rows:
     values = {}
     for name, (_, option) in options(table).items():
         text = given.get(_argument(option))
-        if text:
+        if text not in (None, (), False):  # an empty text is one that was given, and is refused
             try:
                 values[name] = tuple(option.parse(one) for one in text) if option.many else option.parse(text)
             except ValueError as error:

@@ -67,5 +67,5 @@ def _planned(resume: str | None, given: Mapping[str, Any]) -> "Sweep":
         return load_sweep(Path(resume))
     chosen = read_rows(SweepOptions, given)
     subjects = (*chosen.target, *(chosen.engine if given.get("engine") or not chosen.target else ()))
-    rates = closed_loads(given["concurrency"]) if given.get("concurrency") else chosen.rates
+    rates = closed_loads(given["concurrency"]) if given.get("concurrency") is not None else chosen.rates
     return plan_sweep(read_config(given, complete=False), subjects, rates, chosen.repeats)

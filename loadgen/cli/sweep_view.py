@@ -16,6 +16,7 @@ from loadgen.sweep import Point, Sweep, is_address, is_complete
 from results.headline import runs_label
 
 SECONDS_PER_MINUTE = 60
+COLUMN_GAP = 2
 COLUMNS = {
     "TTFT p50": ("ttft_ms", "p50"),
     "TTFT p95": ("ttft_ms", "p95"),
@@ -104,18 +105,21 @@ def summaries(sweep: Sweep) -> list[dict[str, Any]]:
 
 
 def print_sweep(found: list[dict[str, Any]]) -> None:
-    """One row a point."""
-    console = Console(width=max(WIDTH, Console().width), highlight=False)
+    """One row a point; a figure is never cut short, if the lines become longer for it."""
+    rows = [[_cell(one["summary"][group], name) for group, name in COLUMNS.values()] for one in found]
     table = Table(title="Latency in ms from the scheduled time", title_justify="left", box=None, pad_edge=False)
-    for title in ("engine", "load", "rep"):
-        table.add_column(title, no_wrap=True)
-    for title in COLUMNS:
-        table.add_column(title, justify="right")
-    table.add_column("verdict", no_wrap=True)
-    for one in found:
-        cells = [_cell(one["summary"][group], name) for group, name in COLUMNS.values()]
+    for title in ("engine", "load", "repeat"):
+        words = [title[:3] if title == "repeat" else title, *(plain(str(one[title])) for one in found)]
+        table.add_column(words[0], no_wrap=True, width=max(map(len, words)))
+    for number, title in enumerate(COLUMNS):
+        words = [*title.split(), *(cells[number].plain for cells in rows)]
+        table.add_column(title, justify="right", width=max(map(len, words)))
+    table.add_column("verdict", no_wrap=True, width=len("INVALID"))
+    for one, cells in zip(found, rows, strict=True):
         valid = "VALID" if one["verdict"]["valid"] else "INVALID"
         table.add_row(Text(one["engine"]), Text(one["load"]), str(one["repeat"]), *cells, valid)
+    needed = sum(column.width or 0 for column in table.columns) + COLUMN_GAP * len(table.columns)
+    console = Console(width=max(WIDTH, Console().width, needed), highlight=False)
     console.print(table)
     for code, text in _what_was_found(found).items():
         console.print(Text(f"  {code}: {text}"))

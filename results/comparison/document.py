@@ -87,6 +87,7 @@ def _cell(cell: Cell, figures: Sequence[Compared]) -> Json:
         "pairs": pairs,
         "unpaired": list(cell.unpaired),
         "same_schedules": cell.same_schedules,
+        "schedules": len({trial.schedule_sha256 for trial, _ in cell.pairs}),
         "output_lengths": with_reasons({"ratio": (_length_ratio(cell), NO_VALUES)}),
         "alpha_fraction": alpha_at(pairs),
         "next_stage_pairs": next_stage(pairs),

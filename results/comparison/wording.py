@@ -108,6 +108,11 @@ def _remarks_of(cell: Json) -> Iterator[str]:
             f"OTHER LENGTHS ({where}): the answers of B are {ratio:.3g} x as long as those of A: E2E, throughput and "
             "goodput are of other work (pin the lengths with --eos ignore)"
         )
+    if cell["schedules"] == 1 and cell["pairs"] > 1:
+        yield (
+            f"ONE WORKLOAD ({where}): all pairs are on one schedule, as a trace's are: what is found is of this "
+            "workload, and its interval of nothing but what changes from run to run"
+        )
     if cell["alpha_fraction"] is None:
         more = f"{cell['next_stage_pairs']} pairs are the fewest that can show a difference"
         yield f"{where}: {more} (--repeats {cell['next_stage_pairs']}, or tokenload ab)"

@@ -11,18 +11,16 @@ from targets.api import Api
 from targets.target import Reply
 from targets.transport.messages import one_line, one_word, system_says
 from targets.transport.outcome import Ending, outcome
-from targets.transport.protocol import Connection
+from targets.transport.protocol import MOST_KEPT, SHORTEST_BYTES, Connection
 from targets.transport.reading import Reading, reading_of
 from targets.transport.transcript import Transcript
 from targets.wire.body import Body, body_of
 from targets.wire.head import Head, HeadReader
 
-MOST_KEPT, READ_LATER_BYTES = 240, 24_576
-"""So many times and reads, or so much where reads are long, may lie there before they are queued for being read."""
+READ_LATER_BYTES = 24_576
+"""So much may lie unread before it is queued for being read."""
 MOST_PENDING_BYTES = 65_536
-"""And so much before they are read at once."""
-SHORTEST_BYTES, SHORT_BYTES = 4, 512
-"""A shorter read may be an end that does not look like one; longer ones are added up as they come."""
+"""And so much before it is read at once."""
 ALL_READS = 1 << 30
 _KEEP_ALIVE_TIMEOUT = re.compile(r"\btimeout\s*=\s*([0-9]{1,6})")
 PLAIN_REASONS = ("stop", "length")
@@ -76,15 +74,25 @@ class Exchange:
         self.reply.uploaded_ns = t_ns
 
     def received(self, t_ns: int, data: bytes) -> bool:
-        """Runs for every read: keeps it, and looks at it only where it may be the last."""
+        """The head, and what comes with it; then it is the connection that keeps what comes."""
         if self._body is None:
             return self._begin(t_ns, data)
-        kept = self._kept
-        kept.append(t_ns)
-        kept.append(data)
-        if SHORTEST_BYTES <= len(data) <= SHORT_BYTES and len(kept) < MOST_KEPT and not data.endswith(self._last_bytes):
-            return False
-        return self._look_at(data)
+        self._kept += (t_ns, data)
+        return self.look_at(data)
+
+    def look_at(self, newest: bytes) -> bool:
+        """Whether it is over with this read, which is kept by now. Where much lies unread, that is queued."""
+        if newest.endswith(self._last_bytes) or len(newest) < SHORTEST_BYTES:
+            self._unframe()
+            if self._body is not None and self._body.ended:
+                self._finish(self._last_read_ns)
+                return True
+        pending_bytes = self._pending_bytes
+        if pending_bytes >= MOST_PENDING_BYTES:
+            self.read_some(ALL_READS)
+        elif pending_bytes >= READ_LATER_BYTES or len(self._kept) >= MOST_KEPT:
+            self._later(self)
+        return self.over
 
     def lost(self, t_ns: int, error: Exception | None) -> None:
         """The connection is gone: an end, a failure, or a kept connection that had been closed before we wrote."""
@@ -203,10 +211,11 @@ class Exchange:
         reply.http_status = head.http_status
         encoding = head.headers.get("content-encoding", "")
         reply.content_encoding = one_line(encoding) if encoding not in ("", "identity") else None
-        if self.connection is not None:
-            self.connection.idle_limit_ns = idle_limit_ns(head)
         self._body = body_of(head)
         self._last_bytes = self._body.last_bytes
+        if self.connection is not None:
+            self.connection.idle_limit_ns = idle_limit_ns(head)
+            self.connection.keep_reads(self._kept, self._last_bytes)
         self._reading = reading_of(head, self._api, self._ending.streamed, self._transcript)
         self._ending.streamed = self._reading.streams
 
@@ -215,20 +224,6 @@ class Exchange:
         return bool(
             connection is not None and connection.idle_since_ns and not self._head.begun and not self.reply.resends
         )
-
-    def _look_at(self, newest: bytes) -> bool:
-        """Runs for a read that may be the last, and where much may lie unread. Whether the exchange is over."""
-        if newest.endswith(self._last_bytes) or len(newest) < SHORTEST_BYTES:
-            self._unframe()
-            if self._body is not None and self._body.ended:
-                self._finish(self._last_read_ns)
-                return True
-        pending_bytes = self._pending_bytes
-        if pending_bytes >= MOST_PENDING_BYTES:
-            self.read_some(ALL_READS)
-        elif pending_bytes >= READ_LATER_BYTES or len(self._kept) >= MOST_KEPT:
-            self._later(self)
-        return self.over
 
     @property
     def _pending_bytes(self) -> int:
@@ -239,7 +234,7 @@ class Exchange:
         body, reading, times_ns, reads = self._body, self._reading, self._kept[::2], self._kept[1::2]
         if body is None or reading is None or not reads:
             return
-        self._kept = []
+        self._kept.clear()
         pieces = body.feed_all(reads)
         self._last_read_ns = times_ns[len(pieces) - 1]
         if not self.reply.reply_bytes:

@@ -4,7 +4,12 @@ import asyncio
 import socket
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+
+MOST_KEPT = 240
+"""Times and reads; then it is time to look at them."""
+SHORTEST_BYTES, SHORT_BYTES = 4, 512
+"""A shorter read may be an end that does not look like one; longer ones are added up as they come."""
 
 
 class Exchange(Protocol):
@@ -23,6 +28,10 @@ class Exchange(Protocol):
         """Bytes of the reply; True: they were the last."""
         ...
 
+    def look_at(self, newest: bytes) -> bool:
+        """The same for bytes that lie in the list given to `Connection.keep_reads` already."""
+        ...
+
     def lost(self, t_ns: int, error: Exception | None) -> None:
         """The connection has ended; None: cleanly, by the server."""
 
@@ -31,8 +40,8 @@ class Connection(asyncio.Protocol):
     """Serves one exchange at a time. On a plain socket it writes to the socket itself, so that `sent` is the truth."""
 
     __slots__ = (
-        "_exchange", "_on_free", "_on_lost", "_plain", "_transport", "_uploading", "connect_ns", "idle_limit_ns",
-        "idle_since_ns", "served_requests", "session", "tls_ns",
+        "_exchange", "_kept", "_last_bytes", "_on_free", "_on_lost", "_plain", "_transport", "_uploading", "connect_ns",
+        "idle_limit_ns", "idle_since_ns", "served_requests", "session", "tls_ns",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +53,8 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._plain = plain
         self._exchange: Exchange | None = None
+        self._kept: list[Any] | None = None
+        self._last_bytes = b""
         self._uploading = False
         self._transport: asyncio.Transport | None = None
         self.connect_ns = 0
@@ -65,13 +76,29 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
-        """Stamp first, then look."""
+        """Stamp first, then keep; look only where it may matter. What a stream lies on is cold when a read comes."""
         t_ns = perf_counter_ns()
-        exchange = self._exchange
-        if exchange is None:
+        kept, exchange = self._kept, self._exchange
+        if kept is not None:
+            kept.append(t_ns)
+            kept.append(data)
+            few = len(kept) < MOST_KEPT and SHORTEST_BYTES <= len(data) <= SHORT_BYTES
+            if few and not data.endswith(self._last_bytes):
+                return
+            if exchange is not None and exchange.look_at(data):
+                self._served(exchange, t_ns)
+        elif exchange is None:
             self.close()
         elif exchange.received(t_ns, data):
             self._served(exchange, t_ns)
+
+    def keep_reads(self, kept: list[Any], last_bytes: bytes) -> None:
+        """From now on add a time and the bytes of each read to this list.
+
+        The exchange is asked to look where one ends in the last bytes of its body, is too short to tell, is long, or
+        where they have become many.
+        """
+        self._kept, self._last_bytes = kept, last_bytes
 
     def eof_received(self) -> None:
         """The server sends no more; what it leaves open is closed."""
@@ -117,7 +144,7 @@ class Connection(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Leave the exchange under way and close at once."""
-        self._exchange = None
+        self._exchange = self._kept = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -127,7 +154,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _served(self, exchange: Exchange, t_ns: int) -> None:
-        self._exchange = None
+        self._exchange = self._kept = None
         self.served_requests += 1
         self.idle_since_ns = t_ns
         if exchange.reusable and not self._uploading and self.is_open:
@@ -136,6 +163,6 @@ class Connection(asyncio.Protocol):
             self.abandon()
 
     def _lose(self, t_ns: int, error: Exception | None) -> None:
-        exchange, self._exchange = self._exchange, None
+        exchange, self._exchange, self._kept = self._exchange, None, None
         if exchange is not None:
             exchange.lost(t_ns, error)

@@ -151,6 +151,36 @@ def test_a_trace_is_one_workload(tmp_path: Path) -> None:
     assert "this trace alone" in found["label"]
 
 
+def test_a_fill_is_not_counted_among_a_probes_requests(tmp_path: Path) -> None:
+    """What a probe shows as n is what its attainment is of."""
+    _, found = searched(tmp_path, CapacityOptions(0.9, 100, 6.0, 1), fill="30", cooldown="10")
+    assert {(one["requests"], one["scheduled"]) for one in found["probes"]} == {(100, 100), (200, 200)}
+
+
+@pytest.mark.parametrize(
+    ("passed", "worthless", "says"),
+    [
+        (False, [], "no rate passed, down to 3.57"),
+        (True, [], "every rate passed, up to 1.006"),
+        (False, ["CLIENT_LATE"], "no rate passed"),
+    ],
+)
+def test_a_search_without_a_bracket_says_where_to_look(
+    tmp_path: Path, passed: bool, worthless: list[str], says: str
+) -> None:
+    """The last rate that was tried and what to give; and INVALID where it was the client that failed."""
+    search = plan_capacity(config(tmp_path), CapacityOptions(0.9, 100, 6.0, 1), quick=False)
+    factor = 2.0 if passed else 0.5
+    told = {"seed": 7, "requests": 100, "passed": passed, "worthless": worthless, "hopeless": None, "text": ""}
+    rates = [6.0]
+    while len(rates) < 25:
+        rates.append(float(f"{rates[-1] * factor:.6g}"))
+    search.probes.extend({**told, "rate_rps": rate_rps} for rate_rps in rates for _ in range(2))
+    found = run_capacity(search, silent)
+    assert found["capacity"] is None and found["reason"].startswith(says)
+    assert found["worthless"] == worthless
+
+
 def test_a_quick_search_says_what_it_is_worth(tmp_path: Path) -> None:
     """Two seeds of 300, no interval, the bias in words."""
     search = plan_capacity(config(tmp_path), CapacityOptions(), quick=True)

@@ -78,6 +78,13 @@ def test_a_modelled_run_is_reproduced_bit_for_bit(original: Path, tmp_path: Path
     assert (folder / "runs/000/run.json").is_file()
 
 
+def test_a_run_has_no_points(original: Path, tmp_path: Path) -> None:
+    """A point that was asked for is never left out of account: one line, and nothing runs."""
+    result = reproduce(original, "--point", "points/003", "--out", tmp_path / "out")
+    assert result.exit_code == 2 and "'points/003'" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
 def test_the_report_alone_is_enough(original: Path, tmp_path: Path) -> None:
     """One HTML file, moved away from its folder, makes the same workload and compares the same figures."""
     page = tmp_path / "mailed.html"

@@ -120,6 +120,15 @@ def test_different_schedules_are_refused_and_never_called_pairs() -> None:
     assert "DIFFERENT schedules" in markdown({**compare(sides, allowed=["schedule_sha256"])})
 
 
+@pytest.mark.parametrize(("schedules", "told"), [("xxxxxx", True), ("abcdef", False), ("x", False)])
+def test_pairs_on_one_schedule_are_of_one_workload(schedules: str, told: bool) -> None:
+    """Six runs of one trace have no spread of workloads in their interval, and that is said; one pair claims none."""
+    sides = [side_of(name, *(trial_of(schedule=one) for one in schedules)) for name in "ab"]
+    (one,) = compare(sides)["comparisons"]
+    assert one["cells"][0]["schedules"] == len(set(schedules))
+    assert any(line.startswith("ONE WORKLOAD") for line in remarks(one)) is told
+
+
 def test_conditions_are_listed_by_class() -> None:
     """Performance makes it a comparison under different conditions, info does not, runs differ by nature."""
     a = stamp_of(hardware__cpu_model="x", identity__argv=["1"], run__run_id="1", engine__slots=1, software__gone=3)

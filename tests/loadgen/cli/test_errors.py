@@ -326,6 +326,16 @@ def test_what_a_command_does_not_catch_is_one_line_too(raised: BaseException, co
     assert result.exit_code == code and len(result.stderr.splitlines()) == 1 and "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["sweep --rates ''", "sweep --repeats ''", "sweep --concurrency ''", "run --concurrency ''", "run --config ''",
+     "capacity --start ''", "capacity --requests ''", "capacity --attainment ''"],
+)  # fmt: skip
+def test_an_empty_text_is_no_default(words: str) -> None:
+    """A variable that a script never set must not start four minutes of something else: one line."""
+    assert refused(*split(words), "--clock", "modelled").startswith("Error: --")
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR])
 def test_a_disk_that_refuses_is_named_with_a_way_out(number: int) -> None:
     """The file, the reason and what to do, without Python's own brackets."""

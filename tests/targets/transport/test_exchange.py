@@ -9,7 +9,8 @@ from results.status import Status
 from targets.api import SSE
 from targets.apis.openai_chat import OpenAiChat
 from targets.target import Reply
-from targets.transport.exchange import MOST_KEPT, MOST_PENDING_BYTES, READ_LATER_BYTES, SHORT_BYTES, Exchange
+from targets.transport.exchange import MOST_PENDING_BYTES, READ_LATER_BYTES, Exchange
+from targets.transport.protocol import MOST_KEPT, SHORT_BYTES
 from targets.transport.reading import StreamReading
 from targets.transport.transcript import Transcript
 from tests.targets.scripted_server import STREAM_HEAD, PlainApi, chunk, event
@@ -47,7 +48,7 @@ ENOUGH = MOST_KEPT // 2
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "first"), [(SHORT_BYTES, ENOUGH), (300, ENOUGH), (1_024, READ_LATER_BYTES // 1_024)]
+    ("size_bytes", "first"), [(LEAST_BYTES + 40, ENOUGH), (SHORT_BYTES, READ_LATER_BYTES // SHORT_BYTES), (4_096, 6)]
 )
 def test_a_stream_asks_to_be_read_when_enough_lies_unread(size_bytes: int, first: int) -> None:
     """So many reads, or so many bytes where they are long; when it has been read, it starts anew."""
