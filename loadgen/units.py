@@ -84,19 +84,26 @@ def parse_number(text: str) -> float:
 
 def parse_temperature(text: str) -> float:
     """0, or a finite number above."""
-    return 0.0 if text.strip() in ("0", "0.0") else parse_number(text)
+    try:
+        return 0.0 if text.strip() in ("0", "0.0") else parse_number(text)
+    except ValueError:
+        raise ValueError(f"{text!r} must be 0, for greedy, or a number up to {LARGEST:g}") from None
 
 
 def parse_count(text: str) -> int:
     """A whole number from 1."""
-    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_COUNTED:
-        raise ValueError(f"{text!r} is not a whole number from 1 to {MOST_COUNTED}")
-    return int(text)
+    return _parse_from(1, text)
 
 
 def parse_whole(text: str) -> int:
     """A whole number from 0."""
-    return 0 if text.strip() == "0" else parse_count(text)
+    return _parse_from(0, text)
+
+
+def _parse_from(least: int, text: str) -> int:
+    if not text.strip().isdecimal() or not least <= int(text) <= MOST_COUNTED:
+        raise ValueError(f"{text!r} is not a whole number from {least} to {MOST_COUNTED}")
+    return int(text)
 
 
 def parse_seed(text: str) -> int:

@@ -31,13 +31,14 @@ def fit(folder: str, out: str, as_json: bool) -> None:
     with one_line_errors():
         from results.fitting import fit_steps
         from results.fitting_streams import fit_streams
-        from results.store import load_run
+        from results.store import INCOMPLETE, load_run
 
         run = load_run(Path(folder))
         streamed = run.recording.token_t_ns is not None
         fitted = fit_streams(run.recording) if streamed else fit_steps(run.recording.steps)
         _write(Path(out), fitted, str(run.info.get("clock")), run.folder.name)
-    invalid = [one["code"] for one in (run.info.get("verdict") or {}).get("invalid", ())]
+    codes = [one["code"] for one in (run.info.get("verdict") or {}).get("invalid", ())]
+    invalid = [run.label, *codes] if run.label == INCOMPLETE else codes
     if as_json:
         click.echo(json.dumps({**_document(fitted, out), "invalid": invalid}))
         return

@@ -19,7 +19,9 @@ from loadgen.units import (
     parse_number,
     parse_seed,
     parse_span_ns,
+    parse_temperature,
     parse_tokens,
+    parse_whole,
 )
 
 UNITS = st.sampled_from([*NS_PER_UNIT])
@@ -155,3 +157,10 @@ def test_what_is_no_count_is_named(text: str) -> None:
 def test_what_is_no_seed_is_named(text: str) -> None:
     """Below 0 or not a whole number."""
     assert refusal(parse_seed, text) == f"{text!r} is not a whole number from 0"
+
+
+def test_a_refusal_names_the_whole_range() -> None:
+    """0 is greedy, and nobody in the fill."""
+    assert "0, for greedy, or a number up to" in refusal(parse_temperature, "-1")
+    assert refusal(parse_whole, "-1") == f"'-1' is not a whole number from 0 to {MOST_COUNTED}"
+    assert (parse_temperature("0"), parse_whole("0"), parse_whole("12")) == (0.0, 0, 12)

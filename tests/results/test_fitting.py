@@ -1,5 +1,6 @@
 """A cost model's coefficients from steps, against steps whose cost is known."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from loadgen.drive import play_compact
 from results.columns import NULL, Table
 from results.fitting import fit_steps
 from tests.engines.playing import Steering, engine_of, ignore, play, schedule_of
+from tests.results.report.folders import as_killed, make_run
 
 COSTS = (2_000_000_000, 205_000_000, 3_000_000_000, 128_000_000)
 KV_PS = 400_000
@@ -127,3 +129,12 @@ def test_a_folder_that_is_no_run_is_one_line(words: list[str], tmp_path: Path) -
     done = CliRunner().invoke(main, ["fit", *words, "--out", str(tmp_path / "x.toml")])
     assert done.exit_code == Exit.USAGE and "nowhere" in done.output
     assert not (tmp_path / "x.toml").exists()
+
+
+def test_a_fit_to_a_killed_run_says_so(tmp_path: Path) -> None:
+    """Its rows are true, and end in the middle."""
+    folder = make_run(tmp_path, "continuous,batch=4", "16", requests="400")
+    as_killed(folder)
+    done = CliRunner().invoke(main, ["fit", str(folder), "--out", str(tmp_path / "x.toml"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["invalid"] == ["INCOMPLETE"]
