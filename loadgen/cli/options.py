@@ -13,6 +13,7 @@ from loadgen.cli.exit_codes import Exit
 from loadgen.config import RunConfig, from_texts, key_of, options
 from loadgen.config_table import GROUPS
 from loadgen.option import Option
+from loadgen.units import parse_count
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Rows = TypeVar("Rows")
@@ -115,8 +116,11 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
 
 
 def closed_loads(text: str) -> str:
-    """`4,8` of --concurrency as loads of a sweep: closed:4,closed:8."""
-    return ",".join(f"closed:{part.strip()}" for part in text.split(","))
+    """`4,8` of --concurrency as loads of a sweep: closed:4,closed:8. ValueError names the option."""
+    try:
+        return ",".join(f"closed:{parse_count(part.strip())}" for part in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"--concurrency: {error}") from None
 
 
 def read_rows(table: type[Rows], given: Mapping[str, Any]) -> Rows:
