@@ -3,7 +3,9 @@
 decode: a + b x computed rows + c x tokens in the cache; prefill: pa + pb x tokens of the rectangle. Errors
 relative to a first fit are made small (relative to the measured ones, long steps would count for too little), no
 coefficient is below 0, and the worst hundredth of the steps, which met something else, is left out of the second
-pass. Every other block of steps is held out.
+pass: it says nothing of how cost goes with rows and tokens. It is part of what a step costs on average, though, so all
+coefficients are then scaled by what makes the fitted steps take as long together as they took. Every other block of
+steps is held out.
 """
 
 from collections.abc import Mapping
@@ -84,6 +86,7 @@ def _fit(kind: str, columns: dict[str, Float64], cost_ps: Float64) -> Fitted:
     errors = np.abs(costs / predicted - 1)
     kept = errors <= np.quantile(errors, KEPT_FRACTION)
     values = _non_negative(seen[kept], costs[kept], predicted[kept])
+    values *= costs.sum() / (seen @ values).sum()
     whole = [max(round(value), 1 if name.endswith("_base") else 0) for name, value in zip(columns, values, strict=True)]
     predicted, measured = matrix[held_out] @ np.array(whole, dtype=float), cost_ps[held_out]
     off = np.abs(predicted / measured - 1)

@@ -65,17 +65,20 @@ def test_a_row_of_many_steps_tells_their_mean() -> None:
     assert fit.coefficients_ps["decode_base"] == pytest.approx(COSTS[0], rel=1e-6)
 
 
-def test_noise_and_rare_interruptions_do_not_move_them_far() -> None:
-    """10 % of noise, and one step in 300 that took twenty times as long."""
+def test_noise_and_rare_interruptions_count_for_what_they_cost_and_no_more() -> None:
+    """10 % of noise, and one step in 300 that took twenty times as long: 6 % of the time, spread over all steps."""
     steps = as_measured(steps_of(), noise=0.1)
     costs = steps["end_ns"] - steps["start_ns"]
+    undisturbed_ns = costs.sum()
     costs[::300] *= 20
+    more_ratio = costs.sum() / undisturbed_ns
     ends = np.cumsum(costs)
     fit = fit_steps({**steps, "start_ns": ends - costs, "end_ns": ends})
-    assert fit.coefficients_ps["decode_base"] == pytest.approx(COSTS[0], rel=0.05)
-    assert fit.coefficients_ps["decode_row"] == pytest.approx(COSTS[1], rel=0.2)
-    assert fit.coefficients_ps["prefill_token"] == pytest.approx(COSTS[3], rel=0.05)
-    assert 0.05 < fit.kinds["decode"].errors["p50"] < 0.1
+    assert more_ratio > 1.05
+    assert fit.coefficients_ps["decode_base"] == pytest.approx(COSTS[0] * more_ratio, rel=0.05)
+    assert fit.coefficients_ps["decode_row"] == pytest.approx(COSTS[1] * more_ratio, rel=0.2)
+    assert abs(fit.kinds["decode"].errors["total"]) < 0.05
+    assert 0.05 < fit.kinds["decode"].errors["p50"] < 0.12
     assert fit.rho_fraction == 1
 
 
