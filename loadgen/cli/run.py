@@ -28,7 +28,6 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
         config, gates = read_config(given), read_gates(given["fail_on"])
         from loadgen.cli.scorecard import Progress, plan_lines, print_plan, print_scorecard
         from loadgen.session import execute, prepare
-        from results.report import write_report
 
         prepared = prepare(config)
         print_plan(prepared)
@@ -41,6 +40,8 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
         del prepared  # the page reads the rows anew, and a long run's need not be there twice
         if not as_json:  # before the page: whatever becomes of that, the figures have been shown
             print_scorecard(outcome.summary, outcome.verdict, "STOPPED" if outcome.stopped else None)
+        from results.report import write_report  # not before the load has begun: it takes a tenth of a second
+
         page = write_report(outcome.folder)
         told = [{"summary": outcome.summary, "verdict": outcome.verdict}]
         judged = judge_points(gates, told, given["junit_file"], outcome.folder.name)

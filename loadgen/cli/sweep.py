@@ -35,7 +35,6 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
         from loadgen.cli.interval_view import print_intervals, read_intervals
         from loadgen.cli.sweep_view import SweepProgress, print_sweep, print_sweep_plan, summaries, sweep_plan_lines
         from loadgen.sweep import run_sweep
-        from results.report import write_report
         from results.store import STOPPED
 
         gates = read_gates(given["fail_on"])
@@ -46,6 +45,8 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
             return
         with SweepProgress(planned) as progress:
             status = run_sweep(planned, progress)
+        from results.report import write_report  # not before the load has begun: it takes a tenth of a second
+
         page = write_report(planned.folder)
         found, intervals = summaries(planned), read_intervals(planned)
         judged = judge_points(gates, found, given["junit_file"], planned.folder.name)
