@@ -128,4 +128,4 @@ class FittedExecutor(HashExecutor):
 
 def fitted_executor(slots: int, cached: bool = True, costs: str = "fitted.toml") -> FittedExecutor:
     """`costs`: the file. ValueError in one line when it is none."""
-    return FittedExecutor(row_of(costs, {}, FittedCosts, "costs"))
+    return FittedExecutor(row_of(costs, {}, FittedCosts, "costs", may_be_zero=True))

@@ -36,6 +36,11 @@ class Shape:
     kv_bytes: float = 2.0
     """Of one number in the cache."""
 
+    def __post_init__(self) -> None:
+        """ValueError for a token that goes through more experts than there are."""
+        if self.active_experts > self.experts:
+            raise ValueError(f"model {self.name}: active_experts = {self.active_experts} of {self.experts} experts")
+
     @property
     def embedding_weights(self) -> int:
         """Weights of the input embedding and the positions: rows of them are gathered, not multiplied."""

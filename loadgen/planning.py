@@ -26,6 +26,10 @@ SMALL = 1e-9
 """So that 99 % of 100 are 99, whatever the rounding of the product."""
 WITHOUT_BATCH = ("one-by-one", "naive")
 PREFILLED = "decode-only"
+BOUGHT = {"executor", "hardware", "model", "tp"}
+"""What a plan puts into the spec itself."""
+NOT_THERE = ("take more of them", "has no link")
+"""What is said of a replica that this hardware cannot be, where another may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,8 @@ class Plan:
 
 
 def setups(options: PlanOptions) -> Iterator[Setup]:
-    """Everything to try, small replicas first. ValueError when prices do not match the hardware."""
-    if len(options.price_per_h) != len(options.hardware):
-        raise ValueError(
-            f"--price is given {len(options.price_per_h)} times for {len(options.hardware)} kinds of hardware: "
-            "give one price an hour and device for each --hardware"
-        )
+    """Everything to try, small replicas first. ValueError in one line for options that cannot be."""
+    _check(options)
     prices = zip(options.hardware, options.price_per_h, strict=True)
     for tp, (hardware, price) in product(options.degrees, prices):
         machine = f",executor=roofline,hardware={hardware},model={options.model},tp={tp}"
@@ -103,12 +103,26 @@ def setups(options: PlanOptions) -> Iterator[Setup]:
             for spec, batch in _sized(engine, options):
                 yield Setup(spec + machine, hardware, batch, tp, price * tp)
         for prefill, decode in options.pools:
-            _name_of(options.prefill_engine)
             for spec, batch in _sized(PREFILLED, options):
                 yield Setup(
                     spec + machine, hardware, batch, tp, price * tp * (prefill + decode),
                     options.prefill_engine + machine, prefill, decode,
                 )  # fmt: skip
+
+
+def _check(options: PlanOptions) -> None:
+    """ValueError for prices that do not match the hardware, and for what would find the wrong fleet."""
+    if len(options.price_per_h) != len(options.hardware):
+        raise ValueError(
+            f"--price is given {len(options.price_per_h)} times for {len(options.hardware)} kinds of hardware: "
+            "give one price an hour and device for each --hardware"
+        )
+    if len(set(options.hardware)) < len(options.hardware):
+        raise ValueError(f"--hardware {','.join(options.hardware)}: give each kind once, with one --price")
+    if options.dearer_ratio < 1:
+        raise ValueError(f"--dearer {options.dearer_ratio:g} would leave out what is cheaper: give 1 or more")
+    if options.pools and _name_of(options.prefill_engine) == PREFILLED:
+        raise ValueError(f"--prefill-engine {options.prefill_engine!r} computes no prompts: give another")
 
 
 def _sized(engine: str, options: PlanOptions) -> Iterator[tuple[str, int | None]]:
@@ -123,8 +137,9 @@ def _name_of(engine: str) -> str:
     name, told = split_spec(engine)
     if name not in POLICIES:
         raise ValueError(f"unknown engine {name!r}: a plan knows {', '.join(POLICIES)}")
-    if "executor" in told:
-        raise ValueError(f"engine {engine!r} names an executor: a plan runs on the roofline of --hardware")
+    for option in sorted(told.keys() & BOUGHT):
+        article = "an" if option == "executor" else "a"
+        raise ValueError(f"engine {engine!r} names {article} {option}: a plan runs on the roofline of --hardware")
     return name
 
 
@@ -142,6 +157,8 @@ def plan(
             progress(one)
             if one.meets and (cheapest is None or one.price_per_h < cheapest.price_per_h):
                 cheapest = one
+    if not tried:
+        raise ValueError(f"--devices {options.most_devices} is too few for any fleet: give more, or smaller --tp")
     impossible = [one.reason for one in tried if one.reason]
     if impossible and len(impossible) == len(tried):
         raise ValueError(impossible[0])
@@ -167,7 +184,7 @@ def _search(
     try:
         make_engine(setup.engine, "modelled", schedule)
     except ValueError as error:
-        if "take more of them" not in str(error):
+        if not any(words in str(error) for words in NOT_THERE):
             raise
         yield Tried(setup, 1, setup.devices, setup.price_per_h, None, None, False, reason=str(error))
         return

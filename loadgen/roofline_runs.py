@@ -66,9 +66,18 @@ def play(
 
 
 def decode_point(executor: RooflineExecutor, rows: int, context_tokens: int) -> Point:
-    """A decode of so many sequences, each of which reads so many tokens: as many as the cache takes."""
+    """A decode of so many sequences, each of which reads so many tokens: as many as the cache takes.
+
+    ValueError when it does not take one.
+    """
     recording = play(continuous(rows), executor, max(context_tokens - 1, 1), [2] * rows)
-    at = int((recording.steps["kind"] == DECODE).argmax())
+    decodes = recording.steps["kind"] == DECODE
+    if not decodes.any():
+        raise ValueError(
+            f"no sequence of {context_tokens} tokens was decoded: the cache holds {executor.kv_capacity_tokens}, and a "
+            "step must take a picosecond at least; give a shorter --context, a larger --kv-cache or other hardware"
+        )
+    at = int(decodes.argmax())
     counts = {name: int(recording.steps[name][at]) for name in WORK_COLUMNS}
     part = executor.cost_model.parts(StepWork("decode", **counts))
     return Point(counts["decoding_slots"], part, int(recording.steps["cost_ps"][at]))

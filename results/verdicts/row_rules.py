@@ -71,7 +71,7 @@ def failures(case: Case) -> Ruling:
         return ruling
     return Ruling(
         Outcome.WARNED,
-        f"TRUNCATED: requests were aborted at {ratio:.3g} x the SLO's limit: what lies beyond is nowhere in the tail",
+        f"TRUNCATED: requests are aborted at {ratio:.3g} x the SLO's limit: what is beyond cannot show in the tail",
         f"set --timeout and --first-timeout to {least:g} x the limits of --slo or more, or leave them out",
     )
 

@@ -43,10 +43,20 @@ class ReadingQueue:
     def _read_slice(self) -> None:
         waiting = self._waiting
         until_ns = self._now_ns() + SLICE_NS
-        while waiting:
-            if not waiting[0].read_some(READS_AT_ONCE):
-                waiting.popleft().queued = False
-            if self._now_ns() >= until_ns:
-                break
-        if waiting:
-            self._loop.call_soon(self._read_slice)
+        try:
+            while waiting:
+                if not self._read_first():
+                    waiting.popleft().queued = False
+                if self._now_ns() >= until_ns:
+                    break
+        finally:
+            if waiting:
+                self._loop.call_soon(self._read_slice)
+
+    def _read_first(self) -> bool:
+        """True: there is more of it. Whatever a fault of one costs, it does not stop the others."""
+        try:
+            return self._waiting[0].read_some(READS_AT_ONCE)
+        except BaseException:
+            self._waiting.popleft().queued = False
+            raise

@@ -29,6 +29,8 @@ SILENT_NS = 250_000_000
 GRACE_NS = 1_000_000_000
 """How long a body may go on without its end after the API's end marker or a reported fault."""
 
+TOO_DEEP = "what came is nested too deeply to be read"
+
 
 class Exchange:
     """Sees one attempt, or two where a kept connection had been closed before the first reply byte."""
@@ -98,6 +100,10 @@ class Exchange:
         """The connection is gone: an end, a failure, or a kept connection that had been closed before we wrote."""
         connection, self.connection = self.connection, None
         if self.over:
+            return
+        self._unframe()
+        if self._body is not None and self._body.ended:
+            self._finish(self._last_read_ns)
             return
         if self._body is not None and self._body.may_end_with_connection and error is None:
             self._body.ended = True
@@ -174,6 +180,8 @@ class Exchange:
 
     def read_some(self, most: int) -> bool:
         """Of what is pending; True: there is more. At the end of an exchange that is over, its Reply is settled."""
+        if self.settled.done():
+            return False
         self._unframe()
         if self._body is not None and self._body.ended and not self.over:
             self._end_here(self._last_read_ns)
@@ -184,6 +192,8 @@ class Exchange:
                 self._reading.finish(self._body is not None and self._body.ended and self._body.fault is None)
         except ValueError as error:
             self._fault(str(error))
+        except RecursionError:
+            self._fault(TOO_DEEP)
         if self.over:
             self._settle()
         return False

@@ -46,6 +46,7 @@ class CountedBody:
         pieces: list[bytes] = []
         for read in reads:
             if self.ended:
+                self.surplus = True
                 break
             pieces.append(self._feed(read))
         return pieces

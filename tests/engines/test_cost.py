@@ -1,8 +1,10 @@
 """The cost-only executor and the linear cost of a step."""
 
+from pathlib import Path
+
 import pytest
 
-from engines.cost import HashExecutor, LinearCost, hash_executor
+from engines.cost import HashExecutor, LinearCost, fitted_executor, hash_executor
 from engines.engine import Request, SamplingParams
 from engines.policies import Row
 from engines.slots import Batch
@@ -93,3 +95,12 @@ def test_the_cost_only_executor_says_that_its_tokens_mean_nothing() -> None:
     told = HashExecutor().describe()
     assert HashExecutor.context_tokens is None
     assert (told["reads_prompts"], told["computes_tokens"], told["cost_source"]) == (False, False, "thread_cpu")
+
+
+def test_a_fitted_cost_may_be_nothing(tmp_path: Path) -> None:
+    """A fit whose rows or tokens cost nothing that can be seen writes 0, which is read as such."""
+    costs = tmp_path / "mine.toml"
+    costs.write_text("decode_base = 7\ndecode_row = 0\nprefill_base = 5\nprefill_token = 0\n")
+    model = fitted_executor(4, costs=str(costs)).cost_model
+    assert model.cost_ps(work(decoding_slots=3)) == 7
+    assert model.cost_ps(work(prefilling_slots=1, prefill_tokens=9)) == 5

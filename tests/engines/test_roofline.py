@@ -228,6 +228,7 @@ def test_a_row_of_ones_own(tmp_path: Path) -> None:
         ("peak_flop_per_s = 1e12\nbandwidth_bytes_per_s = 1e9\nmemory_bytes = 1e9\nfans = 3", "has fans"),
         ("peak_flop_per_s = 'fast'\nbandwidth_bytes_per_s = 1e9\nmemory_bytes = 1e9", "peak_flop_per_s = 'fast'"),
         ("peak_flop_per_s = -1\nbandwidth_bytes_per_s = 1e9\nmemory_bytes = 1e9", "not below 0"),
+        ("peak_flop_per_s = 0\nbandwidth_bytes_per_s = 1e9\nmemory_bytes = 1e9", "must be above 0"),
         ("peak_flop_per_s = true\nbandwidth_bytes_per_s = 1e9\nmemory_bytes = 1e9", "must be of type float"),
         ("peak_flop_per_s", "is not TOML"),
     ],
@@ -239,6 +240,24 @@ def test_a_file_that_is_no_row_is_refused_in_one_line(tmp_path: Path, text: str,
     with pytest.raises(ValueError, match=words) as caught:
         hardware_of(str(path))
     assert "mine.toml" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("kv_heads = 0", "kv_heads = 0 in .*mine.toml' must be above 0"),
+        ("kv_heads = 2\nweight_bytes = 0", "weight_bytes = 0 in .* must be above 0"),
+        ("kv_heads = 2\nexperts = 4\nactive_experts = 5", "model mine: active_experts = 5 of 4 experts"),
+    ],
+)
+def test_a_shape_without_heads_bytes_or_enough_experts_is_refused(tmp_path: Path, more: str, words: str) -> None:
+    """0 is for what a model may go without, as positions of its own and ties; nothing else divides by it later."""
+    path = tmp_path / "mine.toml"
+    path.write_text(f"layers = 2\nwidth = 64\nheads = 4\nhead_dim = 16\nffn = 128\nvocabulary = 99\n{more}\n")
+    with pytest.raises(ValueError, match=words):
+        shape_of(str(path))
+    path.write_text(path.read_text().replace(more, "kv_heads = 2\nposition_rows = 0\ntied = false"))
+    assert shape_of(str(path)).position_rows == 0
 
 
 @pytest.mark.parametrize(

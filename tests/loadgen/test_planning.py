@@ -82,6 +82,17 @@ def test_the_front_gets_dearer_and_faster() -> None:
     assert found.cheapest is not None
 
 
+def test_hardware_without_a_link_is_tried_alone_and_does_not_end_the_plan() -> None:
+    """Its degrees above 1 are kept with their reason; other kinds are tried on each."""
+    options = replace(
+        ONE_KIND, hardware=("cpu-core", "h100-sxm"), price_per_h=(0.1, 2.0), model="tinygpt", degrees=(1, 2)
+    )
+    found = plan(busy_hour(10, 1), parse_slo("e2e<=60s"), options)
+    reasons = {(one.setup.hardware, one.setup.tp): one.reason or "" for one in found.tried}
+    assert "cpu-core has no link" in reasons["cpu-core", 2] and not reasons["cpu-core", 1]
+    assert found.cheapest is not None and found.cheapest.setup.hardware == "cpu-core"
+
+
 def test_no_fleet_is_an_answer_too() -> None:
     """A limit that a single step exceeds is met by nobody, within any number of devices."""
     found = plan(busy_hour(40), parse_slo("tpot<=1us"), replace(ONE_KIND, most_devices=5))
@@ -105,6 +116,15 @@ def test_a_policy_without_a_batch_and_one_with_its_own_are_tried_once() -> None:
         (replace(ONE_KIND, engine=("static,executor=cost",)), "ttft<=1s", "names an executor"),
         (replace(ONE_KIND, engine=("decode-only",)), "ttft<=1s", "computes no prompts: give --pools"),
         (replace(ONE_KIND, pools=((1, 1),), prefill_engine="fast"), "ttft<=1s", "unknown engine 'fast'"),
+        (replace(ONE_KIND, pools=((1, 1),), prefill_engine="decode-only"), "ttft<=1s", "prompts: give another"),
+        (replace(ONE_KIND, engine=("static,tp=2",)), "ttft<=1s", "names a tp: a plan runs on"),
+        (replace(ONE_KIND, engine=("static,hardware=l4",)), "ttft<=1s", "names a hardware"),
+        (replace(ONE_KIND, degrees=(2,), most_devices=1), "ttft<=1s", "--devices 1 is too few for any fleet"),
+        (
+            replace(ONE_KIND, hardware=("l4", "l4"), price_per_h=(1.0, 2.0)), "ttft<=1s",
+            "--hardware l4,l4: give each kind once",
+        ),
+        (replace(ONE_KIND, dearer_ratio=0.9), "ttft<=1s", "--dearer 0.9 would leave out"),
         (replace(ONE_KIND, hardware=("h99",)), "ttft<=1s", "unknown hardware 'h99'"),
         (replace(ONE_KIND, model="llama-3.1-405b"), "ttft<=1s", "take more of them"),
         (ONE_KIND, "ttft<=1s,tpot<=50ms,fluidity>=0.9", "leave fluidity out"),

@@ -79,3 +79,11 @@ def test_reading_the_cache_counts_as_many_tokens_as_the_context_has() -> None:
     with_cache = decode_point(PAGE.executor(), 1, 1_000)
     without = decode_point(PAGE.executor(cache="free"), 1, 1_000)
     assert (with_cache.step_ps - without.step_ps) * 3.35 == pytest.approx(131_072_000, rel=1e-4)
+
+
+def test_a_context_that_the_cache_does_not_take_is_refused() -> None:
+    """Where not even one sequence is decoded, the line names its length and what the cache holds."""
+    executor = PAGE.executor(kv_cache=131_072_000)
+    assert decode_point(executor, 8, 999).rows == 1
+    with pytest.raises(ValueError, match="no sequence of 5000 tokens was decoded: the cache holds 1000,"):
+        decode_point(executor, 8, 5000)

@@ -53,3 +53,31 @@ def test_the_loop_has_its_turn_after_every_slice() -> None:
 def test_short_reads_share_a_slice_in_the_order_of_their_queueing() -> None:
     """Each pile is read wholly, and one that is queued twice is read once."""
     assert turns(1) == ["a", "a", "a", "b", "loop"]
+
+
+class Broken:
+    """Something that cannot be read, and should have said so otherwise."""
+
+    queued = False
+
+    def read_some(self, most: int) -> bool:
+        raise RuntimeError("broken")
+
+
+def test_one_that_breaks_does_not_stop_the_others() -> None:
+    """The fault is told to the loop; who comes after it is read."""
+
+    async def play() -> tuple[list[str], list[str]]:
+        order: list[str] = []
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(str(context["exception"])))
+        queue = ReadingQueue()
+        broken, pile = Broken(), Pile("a", 1, order)
+        queue.add(broken)
+        queue.add(pile)
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert not broken.queued and not pile.queued
+        return order, told
+
+    assert asyncio.run(play()) == (["a"], ["broken"])

@@ -9,7 +9,7 @@ from results.status import Status
 from targets.api import SSE
 from targets.apis.openai_chat import OpenAiChat
 from targets.target import Reply
-from targets.transport.exchange import MOST_PENDING_BYTES, READ_LATER_BYTES, Exchange
+from targets.transport.exchange import MOST_PENDING_BYTES, READ_LATER_BYTES, TOO_DEEP, Exchange
 from targets.transport.protocol import MOST_KEPT, SHORT_BYTES
 from targets.transport.reading import StreamReading
 from targets.transport.transcript import Transcript
@@ -125,3 +125,51 @@ def test_a_fault_that_is_found_later_has_the_time_of_its_read() -> None:
 
     reply = asyncio.run(play())
     assert (reply.status, reply.event_t_ns.tolist(), reply.end_ns) == (Status.PROTOCOL_ERROR, [2], 3)
+
+
+WHOLE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+SURPLUS = b"0\r\n\r\nnobody asked for this"
+
+
+def kept_of(*reads: bytes, lost: bool = False) -> Reply:
+    """What an exchange makes of these reads, at times from 1 on, and of a clean end after them; it is read twice."""
+
+    async def play() -> Reply:
+        exchange = Exchange(Reply(1, Status.OK), OpenAiChat(), True, (), lambda exchange: None)
+        for t_ns, read in enumerate(reads, 1):
+            exchange.received(t_ns, read)
+        if lost:
+            exchange.lost(1_000, None)
+        for _ in range(2):
+            while exchange.read_some(64):
+                pass
+        assert exchange.over and exchange.settled.done() and not exchange.reusable
+        return exchange.reply
+
+    return asyncio.run(play())
+
+
+def whole(text: str) -> bytes:
+    """A reply in one document without a reason to finish."""
+    return json.dumps({"choices": [{"index": 0, "message": {"content": text}}]}).encode()
+
+
+def test_what_is_nested_too_deeply_to_be_read_fails_its_request() -> None:
+    """It is the server's fault, and none of the reading of all other streams."""
+    text = '"a"'
+    for _ in range(505):
+        text = '[{"text":' + text + "}]"
+    reply = kept_of(STREAM_HEAD, chunk(b'data: {"choices":[{"delta":{"content":' + text.encode() + b"}}]}\n\n"))
+    assert (reply.status, reply.error) == (Status.PROTOCOL_ERROR, TOO_DEEP)
+
+
+def test_a_body_that_was_complete_before_its_connection_ended_is_complete() -> None:
+    """It ended with its last read, though what came after it hid the end."""
+    reply = kept_of(WHOLE_HEAD, chunk(whole("a")) + SURPLUS, lost=True)
+    assert (reply.status, reply.end_ns, reply.text) == (Status.OK, 2, "a")
+
+
+def test_a_reply_that_is_settled_does_not_change() -> None:
+    """Whoever looks at it once more."""
+    reply = kept_of(WHOLE_HEAD, chunk(whole("a" * MOST_PENDING_BYTES)) + SURPLUS)
+    assert (len(reply.event_t_ns), reply.end_ns) == (1, 2)

@@ -39,6 +39,12 @@ def test_a_counted_body_ends_at_its_length() -> None:
     assert body.feed_all([b"defg", b"h"]) == [b"de"] and body.ended and body.surplus
 
 
+def test_bytes_after_a_body_of_no_bytes_are_surplus() -> None:
+    """Whoever sends them cannot be asked again over the same connection."""
+    body = CountedBody(0)
+    assert body.feed_all([b"junk"]) == [] and body.surplus
+
+
 def test_only_a_body_without_a_length_ends_with_its_connection() -> None:
     """For all others that is too early."""
     assert UnendedBody().may_end_with_connection
