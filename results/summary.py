@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from results import metrics, slots, splits, waits
+from results import metrics, splits, waits
 from results.columns import Int64, int64, is_null
 from results.concurrency import in_flight
 from results.figure_json import (
@@ -29,9 +29,10 @@ from results.recording import Recording
 from results.remote import prompt_tokens
 from results.schedule import COOLDOWN, FILL, MEASURE, PHASES
 from results.slo import FLUIDITY, Slo
+from results.slot_figures import slot_figures
 from results.stats import NO_VALUES, quantile
 from results.status import NAMES, Status
-from results.steps import durations, ends_ns, started_between, starts_ns
+from results.steps import started_between
 from results.stream_figures import stream_figures
 from results.verdicts.thresholds import Thresholds
 from results.window import loaded_span_ns, planned_window_ns, span_name, window_kind
@@ -268,21 +269,8 @@ def _slots(recording: Recording, span_ns: tuple[int, int | None]) -> Json:
         names = ("wasted_slot_fraction", "unused_slot_fraction", "padding_fraction", "slot_time_share")
         return with_reasons(dict.fromkeys((*names, "held_back_fraction"), (None, NOT_TOLD)))
     steps = started_between(recording.steps, *span_ns)
-    spent, busy = slots.slot_steps(steps), slots.slot_steps(steps, slots.BUSY_STATES)
     return {
         "span": span_name(span_ns),
         "steps": int(steps["n_steps"].sum()),
-        "busy_ns": int((ends_ns(steps) - starts_ns(steps)).sum()),
-        **with_reasons(
-            {
-                "total_slot_steps": (sum(busy.values()) if busy else None, NOT_TOLD),
-                "wasted_slot_steps": (busy["finished_slots"] if busy else None, NOT_TOLD),
-                "slot_steps": (spent, NOT_TOLD),
-                "wasted_slot_fraction": (slots.wasted_slot_fraction(steps), NO_VALUES),
-                "unused_slot_fraction": (slots.unused_slot_fraction(steps), NO_VALUES),
-                "padding_fraction": (slots.padding_fraction(steps), NO_VALUES),
-                "held_back_fraction": (waits.held_back_fraction(recording, span_ns), NO_VALUES),
-                "slot_time_share": (slots.slot_time_share(steps, durations(steps)), NO_VALUES),
-            }
-        ),
+        **slot_figures(steps, waits.held_back_fraction(recording, span_ns), NO_VALUES),
     }

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from results import slots
 from results.columns import Table, int64
 from results.figure_json import NOT_TOLD, with_reasons
 from results.server.step_table import ServerSteps
-from results.stats import NO_VALUES
-from results.steps import Steps, durations, ends_ns, started_between, starts_ns
+from results.slot_figures import slot_figures
+from results.steps import started_between
 from results.window import WHOLE_RUN, span_name
 
 Json = dict[str, Any]
@@ -35,8 +34,7 @@ def own_steps(told: ServerSteps, span_ns: tuple[int, int | None]) -> Json:
     if why:
         nothing = with_reasons(dict.fromkeys(FIGURES, (None, NOT_TOLD)))
         return {**document, "busy_ns": None, **nothing, "advice": dict.fromkeys(FIGURES, why)}
-    busy_ns = int((ends_ns(steps) - starts_ns(steps)).sum())
-    return {**document, "busy_ns": busy_ns, **_figures(steps), "advice": {"held_back_fraction": HELD_BACK}}
+    return {**document, **slot_figures(steps, None, NOT_TOLD), "advice": {"held_back_fraction": HELD_BACK}}
 
 
 def _since_0(told: ServerSteps) -> Table:
@@ -57,19 +55,3 @@ def _why_not(told: ServerSteps, begin_ns: int) -> str:
     if told.missed_steps and not from_before:
         return f"the server had dropped {told.missed_steps} steps by then, it keeps the newest: {RECORD}"
     return ""
-
-
-def _figures(steps: Steps) -> Json:
-    spent, busy = slots.slot_steps(steps), slots.slot_steps(steps, slots.BUSY_STATES)
-    return with_reasons(
-        {
-            "total_slot_steps": (sum(busy.values()) if busy else None, NOT_TOLD),
-            "wasted_slot_steps": (busy["finished_slots"] if busy else None, NOT_TOLD),
-            "slot_steps": (spent, NOT_TOLD),
-            "wasted_slot_fraction": (slots.wasted_slot_fraction(steps), NO_VALUES),
-            "unused_slot_fraction": (slots.unused_slot_fraction(steps), NO_VALUES),
-            "padding_fraction": (slots.padding_fraction(steps), NO_VALUES),
-            "held_back_fraction": (None, NOT_TOLD),
-            "slot_time_share": (slots.slot_time_share(steps, durations(steps)), NO_VALUES),
-        }
-    )

@@ -76,11 +76,6 @@ def memory_bytes(root: Path, name: str) -> int:
     return _kib(root, "proc/meminfo", name) * 1024
 
 
-def process_bytes(root: Path, name: str) -> int:
-    """A size in /proc/self/status, such as VmSwap."""
-    return _kib(root, "proc/self/status", name) * 1024
-
-
 def _kib(root: Path, path: str, name: str) -> int:
     for line in text(root, path).splitlines():
         key, _, value = line.partition(":")
