@@ -26,6 +26,8 @@ _KEEP_ALIVE_TIMEOUT = re.compile(r"\btimeout\s*=\s*([0-9]{1,6})")
 PLAIN_REASONS = ("stop", "length")
 SILENT_NS = 250_000_000
 """What a stream sent before it fell silent is read even if it is little: it may be an end."""
+LONG_KEPT_NS = 4_000_000_000
+"""So is what has lain there for so long: an end may be among it, and comments after that keep a stream from silence."""
 GRACE_NS = 1_000_000_000
 """How long a body may go on without its end after the API's end marker or a reported fault."""
 
@@ -63,6 +65,8 @@ class Exchange:
         """Reads that were not looked at: in turn a time and the bytes, for one list is cheaper to add to than two."""
         self._last_read_ns = 0
         """Of what was looked at."""
+        self._end_seen_ns = 0
+        """When the API's end marker or a reported fault was noticed; 0: there was none yet."""
 
     # what the connection tells
 
@@ -162,13 +166,17 @@ class Exchange:
             self.stop(Status.TIMEOUT_FIRST)
 
     def look_after(self, now_ns: int) -> None:
-        """Now and then: read what a silent stream has sent, and end one whose server forgets to."""
-        silent_ns = now_ns - (self._kept[-2] if self._kept else self._last_read_ns)
-        if self.over or self._reading is None or silent_ns < SILENT_NS:
+        """Now and then: read what lies there for long, and end a stream whose server forgets to."""
+        if self.over or self._reading is None:
             return
-        self._later(self)
-        if silent_ns > GRACE_NS and (self._transcript.marked_end or self._transcript.error is not None):
-            self._end_here(self._last_read_ns)
+        kept = self._kept
+        silent_ns = now_ns - (kept[-2] if kept else self._last_read_ns)
+        if silent_ns >= SILENT_NS or (kept and now_ns - kept[0] >= LONG_KEPT_NS):
+            self._later(self)
+        if self._transcript.marked_end or self._transcript.error is not None:
+            self._end_seen_ns = self._end_seen_ns or now_ns
+            if max(silent_ns, now_ns - self._end_seen_ns) > GRACE_NS:
+                self._end_here(self._last_read_ns)
 
     def leave(self) -> None:
         """Nobody waits for it any more."""

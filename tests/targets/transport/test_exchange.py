@@ -9,7 +9,14 @@ from results.status import Status
 from targets.api import SSE
 from targets.apis.openai_chat import OpenAiChat
 from targets.target import Reply
-from targets.transport.exchange import MOST_PENDING_BYTES, READ_LATER_BYTES, TOO_DEEP, Exchange
+from targets.transport.exchange import (
+    GRACE_NS,
+    LONG_KEPT_NS,
+    MOST_PENDING_BYTES,
+    READ_LATER_BYTES,
+    TOO_DEEP,
+    Exchange,
+)
 from targets.transport.protocol import MOST_KEPT, SHORT_BYTES
 from targets.transport.reading import StreamReading
 from targets.transport.transcript import Transcript
@@ -173,3 +180,26 @@ def test_a_reply_that_is_settled_does_not_change() -> None:
     """Whoever looks at it once more."""
     reply = kept_of(WHOLE_HEAD, chunk(whole("a" * MOST_PENDING_BYTES)) + SURPLUS)
     assert (len(reply.event_t_ns), reply.end_ns) == (1, 2)
+
+
+def test_comments_after_the_end_marker_do_not_keep_a_request() -> None:
+    """A server that goes on pinging is left, some seconds after the marker; the answer was complete."""
+
+    async def play() -> tuple[Reply, int]:
+        queue: list[Exchange] = []
+        exchange = Exchange(Reply(1, Status.OK), PlainApi(), True, (), queue.append)
+        exchange.received(1, STREAM_HEAD)
+        exchange.received(2, chunk(event(text="a")))
+        exchange.received(3, chunk(b"data: [DONE]\n\n"))
+        ping_ns, now_ns = 200_000_000, 0
+        while not exchange.over and now_ns < 20 * 10**9:
+            now_ns += ping_ns
+            exchange.received(now_ns, chunk(b": ping\n\n"))
+            exchange.look_after(now_ns)
+            while queue:
+                queue.pop().read_some(64)
+        return exchange.reply, now_ns
+
+    reply, now_ns = asyncio.run(play())
+    assert (reply.status, reply.event_t_ns.tolist()) == (Status.OK, [2])
+    assert now_ns <= LONG_KEPT_NS + 2 * GRACE_NS
