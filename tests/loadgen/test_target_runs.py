@@ -165,7 +165,7 @@ def test_a_server_that_dies_ends_the_run(tmp_path: Path) -> None:
     assert "has not answered since" in info_of(folder)["ended_early"]
     assert found["verdict"]["valid"] is False
     counts = found["requests"]["by_status"]
-    assert counts["ok"] > 1 and counts["transport_error"] >= 5
+    assert counts["ok"] >= 1 and counts["transport_error"] >= 5
     assert (folder / "report.html").is_file()
 
 

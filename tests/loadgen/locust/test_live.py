@@ -103,7 +103,8 @@ def rows(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def agrees(document: dict[str, Any], summary: dict[str, Any]) -> None:
-    """Every figure of the table and every count is the summary's."""
+    """Every figure of the table and every count is the summary's, within the error that the histogram states."""
+    allowed = EXACT_FRACTION * (1 + 1e-9)  # the last bit of a float is not the histogram's
     for name, row in rows(document).items():
         exact = summary[SUMMARY_ROWS[name]]
         assert row["n"] == exact["n"], name
@@ -112,7 +113,7 @@ def agrees(document: dict[str, Any], summary: dict[str, Any]) -> None:
             if exact[figure] is None:
                 assert row[figure] is None, (name, figure)
             else:
-                assert row[figure] == pytest.approx(exact[figure], rel=EXACT_FRACTION, abs=1e-9), (name, figure)
+                assert row[figure] == pytest.approx(exact[figure], rel=allowed, abs=1e-9), (name, figure)
     counts, told = document["counts"], summary["requests"]
     assert {name: counts[name] for name in ("completed", "failed", "output_tokens", "by_status")} == {
         name: told[name] for name in ("completed", "failed", "output_tokens", "by_status")
