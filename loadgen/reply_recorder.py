@@ -6,7 +6,7 @@ goes on: a few thousand rows take milliseconds, and no request is to wait for th
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -29,7 +29,10 @@ MOMENTS = {"handed_ns": "sent_ns"} | {
 """Column -> its name in a Reply, where it is on the target's time axis."""
 ONE = array("q", [1])
 TEXTS = ("finish_reason", "error", "reply_id", "content_encoding")
+PAUSE_EVERY_REPLIES = 64
+"""Where something is computed for each."""
 CountTokens = Callable[[str], int]
+Pause = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,10 @@ class Kept:
     until_ns: int
     flight_request_ns: int
 
-    def part(self) -> RecordingPart:
-        """As columns. One after another, and each in a few short calls: the driver's thread gets its turn between."""
+    def part(self, pause: Pause = lambda: None) -> RecordingPart:
+        """As columns. One after another, each in a few short calls, and a pause after each for the driver's thread."""
         tables = dict(empty_part().tables)
-        tables["requests"] = self._requests()
+        tables["requests"] = self._requests(pause)
         replies = [reply for reply, _, _ in self.replies]
         lengths = [len(reply.event_t_ns) for reply in replies]
         tables["tokens"] = {
@@ -59,17 +62,22 @@ class Kept:
         tables["flight"] = {"until_ns": _ints([self.until_ns]), "request_ns": _ints([self.flight_request_ns])}
         return RecordingPart(tables)
 
-    def _requests(self) -> dict[str, Any]:
+    def _requests(self, pause: Pause) -> dict[str, Any]:
         replies = [reply for reply, _, _ in self.replies]
-        columns: dict[str, Any] = {name: _ints([*map(attrgetter(name), replies)]) for name in COUNTS}
+        columns: dict[str, Any] = {}
+        for name in COUNTS:
+            columns[name] = _ints([*map(attrgetter(name), replies)])
+            pause()
         for column, name in MOMENTS.items():
             t_ns = _ints([*map(attrgetter(name), replies)])
             columns[column] = np.where(t_ns == NULL, NULL, t_ns - self.origin_ns)
+            pause()
         columns["due_ns"] = _ints([due_ns for _, due_ns, _ in self.replies])
         columns["dispatched_ns"] = _ints([dispatched_ns for _, _, dispatched_ns in self.replies])
-        columns["counted_tokens"] = _ints([self._counted(reply) for reply in replies])
         columns |= {name: _texts(map(attrgetter(name), replies)) for name in TEXTS}
-        columns["output_sha256"] = _texts(_sha256(reply.text) for reply in replies)
+        pause()
+        columns["counted_tokens"] = _ints([self._counted(reply) for reply in _paused(replies, pause)])
+        columns["output_sha256"] = _texts(_sha256(reply.text) for reply in _paused(replies, pause))
         return columns
 
     def _counted(self, reply: Reply) -> int:
@@ -110,6 +118,13 @@ def _tokens(replies: Sequence[Reply], lengths: Sequence[int]) -> Int64:
         return np.ones(sum(lengths), dtype=np.int64)
     told = [reply.event_tokens for reply in replies]
     return _joined(ONE * n if one is None else one for one, n in zip(told, lengths, strict=True))
+
+
+def _paused(replies: Sequence[Reply], pause: Pause) -> Iterator[Reply]:
+    """The same, with pauses where something is computed for each."""
+    for at in range(0, len(replies), PAUSE_EVERY_REPLIES):
+        yield from replies[at : at + PAUSE_EVERY_REPLIES]
+        pause()
 
 
 def _sha256(text: str) -> str | None:

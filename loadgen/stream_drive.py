@@ -8,9 +8,10 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from loadgen.drive import (
@@ -25,7 +26,7 @@ from loadgen.drive import (
 from loadgen.due import NEVER_NS, DueQueue, InFlight
 from loadgen.host import sample_host
 from loadgen.pacer import Pacer, make_pacer
-from loadgen.reply_recorder import Kept, ReplyRecorder
+from loadgen.reply_recorder import Kept, Pause, ReplyRecorder
 from results.columns import NULL, Int64
 from results.recording import Recording, RecordingPart, merge
 from results.schedule import Schedule
@@ -37,6 +38,8 @@ LEAD_NS = 20_000_000
 """From the decision to start to time 0."""
 SWITCH_S = 1e-4
 """For so long at most the thread that writes parts keeps the interpreter from the driver."""
+PAUSE: Pause = partial(time.sleep, 5e-5)
+"""Between the columns of a part: who waits for the interpreter, or for the core, gets it."""
 TURNS = 4
 """Client processes make their parts at different times: each takes a core for some milliseconds."""
 LAST_REPLIES_NS = 1_000_000_000
@@ -102,6 +105,7 @@ class _Play:
         self.parts: list[RecordingPart] = []
         self.stopped_ns: int | None = None
         self._target = target
+        self._begin_send: Callable[[PlannedRequest], Awaitable[Reply]] = getattr(target, "start", target.send)
         self._planned = planned
         self._emit = emit
         self._control = control
@@ -163,13 +167,23 @@ class _Play:
         return most is not None and len(self._tasks) >= most
 
     def _start(self, request_id: int, due_ns: int, released_ns: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(request_id, due_ns, released_ns))
+        under_way = self._sent(request_id)
+        task = asyncio.get_running_loop().create_task(self._carry(under_way, request_id, due_ns, released_ns))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
-    async def _carry(self, request_id: int, due_ns: int, dispatched_ns: int) -> None:
+    def _sent(self, request_id: int) -> Awaitable[Reply]:
+        """Begun at once where the target can; a fault, which it should not have, comes with the reply."""
         try:
-            reply = await self._target.send(self._planned[request_id])
+            return self._begin_send(self._planned[request_id])
+        except Exception as error:
+            failed: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
+
+    async def _carry(self, under_way: Awaitable[Reply], request_id: int, due_ns: int, dispatched_ns: int) -> None:
+        try:
+            reply = await under_way
         except Exception as error:  # a target of somebody else that breaks its promise
             reply = Reply(request_id, Status.ENGINE_ERROR, error=one_line(f"{type(error).__name__}: {error}"))
         if reply.end_ns == NULL:
@@ -209,7 +223,7 @@ class _Play:
             if now_ns >= self._emit_at_ns or self._recorder.pending_rows >= EMIT_EVERY_ROWS:
                 self._emit_at_ns = now_ns + EMIT_EVERY_NS
                 kept = self._recorder.take(now_ns, self._flight.taken(now_ns))
-                await asyncio.get_running_loop().run_in_executor(None, self._publish, kept)
+                await asyncio.get_running_loop().run_in_executor(None, self._publish, kept, PAUSE)
             if not self._steer(now_ns):
                 return
 
@@ -258,8 +272,8 @@ class _Play:
             for task in stuck:
                 task.cancel()
 
-    def _publish(self, kept: Kept) -> None:
-        """In a thread of its own while the run lasts; one at a time."""
-        part = kept.part()
+    def _publish(self, kept: Kept, pause: Pause = lambda: None) -> None:
+        """In a thread of its own while the run lasts, with pauses; one at a time."""
+        part = kept.part(pause)
         self.parts.append(part)
         self._emit(part)

@@ -89,7 +89,8 @@ class Api(Protocol):
         """
         ...
 
-    # An API may also have `plain_run(data: Sequence[bytes]) -> PlainRun | None`, which reads many events at once.
+    # An API may also have `plain_run(data: Sequence[bytes], before: bytes, after: bytes) -> PlainRun | None`, which
+    # reads many events at once; each may have something around it, as lines of a stream have.
 
     def whole(self, body: bytes) -> Sequence[Delta]:
         """A reply that was not streamed. ValueError when it is not what this API sends."""

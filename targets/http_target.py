@@ -1,7 +1,7 @@
 """A server behind HTTP as a target: bodies written before the run, replies stamped as they arrive."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
@@ -108,33 +108,40 @@ class HttpTarget:
 
     async def send(self, request: PlannedRequest) -> Reply:
         """Send it now and wait for its end."""
+        return await self.start(request)
+
+    def start(self, request: PlannedRequest) -> Coroutine[Any, Any, Reply]:
+        """Send it now: where a connection is idle, before this returns. What it returns waits for the end."""
         begin_ns = perf_counter_ns()
         pool = self._opened_pool()
         assert self._queue is not None
+        encoded = self._encoded.pop(request.request_id, None) or self._encode(request)
         reply = Reply(request.request_id, Status.OK)
         exchange = Exchange(reply, self._api, self._body_options.stream, self._endpoint.secrets, self._queue.add)
         self._under_way[request.request_id] = exchange
         self._set_timers(exchange)
+        connection = pool.take(request.session)
+        if connection is not None:
+            self._carry(exchange, connection, encoded, begin_ns)
+        return self._settled(exchange, request.session, encoded, connection is not None)
+
+    async def _settled(self, exchange: Exchange, session: int | None, encoded: bytes, carried: bool) -> Reply:
+        pool, request_id = self._opened_pool(), exchange.reply.request_id
         try:
-            encoded = self._encoded.pop(request.request_id, None) or self._encode(request)
-            connection = pool.take(request.session)
-            connected_ns = begin_ns
             while True:
-                if connection is None and not exchange.over:
-                    connection = await self._connected(exchange, pool, request.session)
-                    connected_ns = perf_counter_ns()
-                if connection is not None:
-                    exchange.carry(connection, encoded, connected_ns)
-                    self._watch_first(exchange)
+                if not carried and not exchange.over:
+                    connection = await self._connected(exchange, pool, session)
+                    if connection is not None:
+                        self._carry(exchange, connection, encoded, perf_counter_ns())
                 await exchange.settled
                 if not exchange.again:
-                    return reply
+                    return exchange.reply
                 exchange.begin_again()
-                connection = None
+                carried = False
         finally:
             exchange.leave()
-            if self._under_way.get(request.request_id) is exchange:
-                del self._under_way[request.request_id]
+            if self._under_way.get(request_id) is exchange:
+                del self._under_way[request_id]
 
     def abort(self, request_id: int, status: Status) -> None:
         """End a request that is under way with this status; none: nothing happens."""
@@ -198,7 +205,8 @@ class HttpTarget:
         if timer is not None:
             exchange.watch(timer)
 
-    def _watch_first(self, exchange: Exchange) -> None:
+    def _carry(self, exchange: Exchange, connection: Connection, encoded: bytes, connected_ns: int) -> None:
+        exchange.carry(connection, encoded, connected_ns)
         timer = _call_after(asyncio.get_running_loop(), self._limits.first_ns, exchange.stop_without_token)
         if timer is not None:
             exchange.watch(timer)

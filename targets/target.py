@@ -102,6 +102,9 @@ class Target(Protocol):
         """Send it now and wait for its end. Never raises for a failed request."""
         ...
 
+    # A target may also have `start(request) -> Coroutine[Any, Any, Reply]`: `send` that begins when it is called, and
+    # not when what it returns is first awaited.
+
     def abort(self, request_id: int, status: Status) -> None:
         """End a request that is under way with this status; `send` returns what had arrived."""
 

@@ -27,9 +27,9 @@ class OpenAiChat:
         """One event of a stream; None: `[DONE]`."""
         return read_data(data) if event_type in UNNAMED else read_named(data, event_type)
 
-    def plain_run(self, data: Sequence[bytes]) -> PlainRun | None:
+    def plain_run(self, data: Sequence[bytes], before: bytes, after: bytes) -> PlainRun | None:
         """Events that differ in their texts alone."""
-        return plain_run(data, b'"content":"', read_data)
+        return plain_run(data, b'"content":"', read_data, before, after)
 
     def whole(self, body: bytes) -> Sequence[Delta]:
         """A reply that was not streamed: one object in place of all."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Protocol
 
-SLICE_NS = 250_000
+SLICE_NS = 100_000
 """After so long the loop gets its turn."""
 READS_AT_ONCE = 128
 """Fewer make a slice shorter, and each read dearer."""

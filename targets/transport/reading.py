@@ -90,8 +90,14 @@ class StreamReading:
         self._read_id += len(pieces)
         if self._inflate is not None:
             pieces = [self._inflate.feed(piece) for piece in pieces]
-        self._transcript.read(timed_events(self._decoder, times_ns, pieces, first_read_id))
+        read_ids = range(first_read_id, self._read_id)
+        self._transcript.read_alike(times_ns, read_ids, pieces, self._decoder.around, self._read_each)
         return bool(self._pieces)
+
+    def _read_each(self, times_ns: Sequence[int], read_ids: Sequence[int], pieces: Sequence[bytes]) -> bool:
+        if pieces:
+            self._transcript.read(timed_events(self._decoder, times_ns, pieces, read_ids[0]))
+        return self._decoder.between_events
 
     def finish(self, clean: bool) -> None:
         """Where the framing lets the body's end complete an event, it was complete with the last read."""

@@ -1,14 +1,14 @@
 """What the events of a reply add up to: written into the Reply as they are read."""
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import cast
 
 from results.columns import NULL
-from targets.api import Api, Delta, Usage
+from targets.api import Api, Delta, PlainRun, Usage
 from targets.target import Reply
-from targets.wire.events import DEFAULT_TYPE, TimedEvents
+from targets.wire.events import DEFAULT_TYPE, Around, TimedEvents
 
 _USAGE_FIELDS = (
     ("told_output_tokens", "output_tokens"),
@@ -16,6 +16,8 @@ _USAGE_FIELDS = (
     ("cached_tokens", "cached_tokens"),
     ("told_reasoning_tokens", "reasoning_tokens"),
 )
+UNADORNED: Around = (b"", b"")
+ReadEach = Callable[[Sequence[int], Sequence[int], Sequence[bytes]], bool]
 
 
 class Transcript:
@@ -47,31 +49,44 @@ class Transcript:
 
     def read(self, events: TimedEvents) -> None:
         """The next events. ValueError when one is not what the API sends; those before it are kept."""
-        if events.plain and self._plain_run is not None and self.reply.event_tokens is None:
+        if events.plain:
             times_ns, read_ids = cast("Sequence[int]", events.t_ns), cast("Sequence[int]", events.read_ids)
-            self._read_runs(times_ns, read_ids, cast("Sequence[bytes]", events.data))
+            self.read_alike(times_ns, read_ids, cast("Sequence[bytes]", events.data), UNADORNED, self._read_each)
         else:
             self._take(events.t_ns, events.read_ids, map(self._api.event, events.data, events.types))
 
-    def _read_runs(self, t_ns: Sequence[int], read_ids: Sequence[int], data: Sequence[bytes]) -> None:
-        """What the API can read together is kept together; the rest one by one."""
-        run = self._plain_run(data) if self._plain_run is not None else None
-        if run is None:
-            self._read_each(t_ns, read_ids, data)
-            return
-        self._read_runs(t_ns[: run.first], read_ids[: run.first], data[: run.first])
-        first = run.first + int(self._watches_tokens)  # the answer's first is looked at
-        self._read_each(t_ns[run.first : first], read_ids[run.first : first], data[run.first : first])
-        if self._watches_tokens or self.marked_end or self.reply.event_tokens is not None:
-            self._read_each(t_ns[first:], read_ids[first:], data[first:])
-            return
-        last = run.last
-        self._keep(run.texts[first - run.first :], t_ns[first:last], read_ids[first:last])
-        self._read_runs(t_ns[last:], read_ids[last:], data[last:])
+    def read_alike(
+        self, t_ns: Sequence[int], read_ids: Sequence[int], pieces: Sequence[bytes], around: Around, each: ReadEach
+    ) -> None:
+        """Pieces of a body: those that the API can read together are kept together, `each` reads the rest.
 
-    def _read_each(self, t_ns: Sequence[int], read_ids: Sequence[int], data: Sequence[bytes]) -> None:
+        `around` is what stands around the data of a piece that is one event; `each` tells whether one may follow.
+        """
+        run = self._run_in(pieces, around)
+        if run is None:
+            each(t_ns, read_ids, pieces)
+            return
+        first, last = run.first, run.last
+        self.read_alike(t_ns[:first], read_ids[:first], pieces[:first], around, each)
+        looked = first + int(self._watches_tokens)  # the answer's first is looked at
+        may_follow = each(t_ns[first:looked], read_ids[first:looked], pieces[first:looked])
+        if not may_follow or not self._takes_runs or self._watches_tokens:
+            each(t_ns[looked:], read_ids[looked:], pieces[looked:])
+            return
+        self._keep(run.texts[looked - first :], t_ns[looked:last], read_ids[looked:last])
+        self.read_alike(t_ns[last:], read_ids[last:], pieces[last:], around, each)
+
+    @property
+    def _takes_runs(self) -> bool:
+        return not self.marked_end and self.reply.event_tokens is None
+
+    def _run_in(self, pieces: Sequence[bytes], around: Around) -> PlainRun | None:
+        return self._plain_run(pieces, *around) if self._plain_run is not None and self._takes_runs else None
+
+    def _read_each(self, t_ns: Sequence[int], read_ids: Sequence[int], data: Sequence[bytes]) -> bool:
         if data:
             self._take(t_ns, read_ids, map(self._api.event, data, repeat(DEFAULT_TYPE)))
+        return True
 
     def read_whole(self, t_ns: int, body: bytes) -> None:
         """A reply that came as one document. ValueError when it is not what the API sends."""

@@ -11,6 +11,13 @@ _SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]+|[ \t]*;[^\r\n]*)?\r?
 _PLAIN_SIZES = {form % size: size for size in range(1, 2_049) for form in (b"%x", b"%X")}
 """Size lines as nearly all of them are, so that one look-up both checks and reads them."""
 _LINE_END = b"\r\n"
+_BEFORE = tuple(
+    {len(b"%x" % size) + size + 4: _LINE_END + form % size + _LINE_END for size in range(1, 2_049)}
+    for form in (b"%x", b"%X")
+)
+"""By the length of a read that is one chunk: what ends the chunk before and begins its own, in either case."""
+FEW_READS = 8
+"""Looking at each is as cheap."""
 _SIZE, _DATA, _DATA_END, _TRAILERS, _OVER = range(5)
 
 
@@ -37,22 +44,14 @@ class ChunkedBody:
 
     def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Take the next reads, to the one that ends it; the bytes of the body in each of those."""
-        pieces: list[bytes] = []
-        between_chunks = self._is_between_chunks
-        for read in reads:
-            end = read.find(_LINE_END)
-            if between_chunks and _PLAIN_SIZES.get(read[:end]) == len(read) - end - 4 and read.endswith(_LINE_END):
-                pieces.append(read[end + 2 : -2])
-                continue
+        pieces = []
+        if len(reads) > FEW_READS and self._state == _SIZE and not self._kept:
+            pieces = _one_chunk_each(reads[:-1])
+        for read in reads[len(pieces) :]:
             pieces.append(self._walk(read))
             if self.ended:
                 break
-            between_chunks = self._is_between_chunks
         return pieces
-
-    @property
-    def _is_between_chunks(self) -> bool:
-        return self._state == _SIZE and not self._kept
 
     def _walk(self, data: bytes) -> bytes:
         data = self._kept + data
@@ -60,6 +59,8 @@ class ChunkedBody:
         pieces: list[bytes] = []
         at = 0
         while at < len(data) and not self.fault:
+            if self._state == _SIZE:
+                at = self._pass_whole_chunks(data, at, pieces)
             if self._state == _DATA:
                 piece = data[at : at + self._left_bytes]
                 pieces.append(piece)
@@ -72,9 +73,19 @@ class ChunkedBody:
             elif self._state == _OVER:
                 self.surplus = True
                 break
-            else:
+            elif at < len(data):
                 at = self._pass_line(data, at)
         return b"".join(pieces)
+
+    def _pass_whole_chunks(self, data: bytes, at: int, pieces: list[bytes]) -> int:
+        """Chunks of which all is here, written as nearly all are."""
+        while (begin := data.find(_LINE_END, at) + 2) > 1:
+            end = begin + _PLAIN_SIZES.get(data[at : begin - 2], len(data))
+            if not data.startswith(_LINE_END, end):
+                break
+            pieces.append(data[begin:end])
+            at = end + 2
+        return at
 
     def _pass_data_end(self, data: bytes, at: int) -> int:
         if data.startswith(_LINE_END, at):
@@ -117,3 +128,21 @@ class ChunkedBody:
     def _fail(self, fault: str) -> None:
         self.fault = fault
         self.ended = True
+
+
+def _one_chunk_each(reads: Sequence[bytes]) -> list[bytes]:
+    """The data of reads that are a whole chunk each, as nearly all are; nothing where one of them is not.
+
+    All are checked at once: the chunks are written anew from their data and compared with what came.
+    """
+    lengths = list(map(len, reads))
+    for before_of in _BEFORE:
+        before = [before_of.get(length, b"") for length in lengths]
+        if b"" in before:
+            return []
+        data = [read[len(line) - 2 : -2] for line, read in zip(before, reads, strict=True)]
+        anew = [_LINE_END] * (2 * len(reads) + 1)
+        anew[:-1:2], anew[1::2] = before, data
+        if b"".join(anew) == b"".join((_LINE_END, *reads)):
+            return data
+    return []

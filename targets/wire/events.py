@@ -7,6 +7,7 @@ from typing import Protocol
 
 Event = tuple[bytes, str]
 """Its data and its type."""
+Around = tuple[bytes, bytes]
 DEFAULT_TYPE = "message"
 MOST_EVENT_BYTES = 16 << 20
 
@@ -14,8 +15,13 @@ MOST_EVENT_BYTES = 16 << 20
 class EventDecoder(Protocol):
     """Turns a body, cut anywhere, into events."""
 
-    around_bytes: int
-    """What `whole_events` leaves out of each event."""
+    around: Around
+    """What stands before and after the data of most events, and all that `whole_events` leaves out of each."""
+
+    @property
+    def between_events(self) -> bool:
+        """Whether what comes next begins an event."""
+        ...
 
     def feed(self, body: bytes) -> Sequence[Event]:
         """The events that these bytes complete. ValueError when one is too long to be kept."""
@@ -61,7 +67,8 @@ def timed_events(
     """
     plain = decoder.whole_events(b"".join(bodies))
     if plain is not None:
-        reads = _ended_in([len(one) + decoder.around_bytes for one in plain], list(map(len, bodies)))
+        around_bytes = sum(map(len, decoder.around))
+        reads = _ended_in([len(one) + around_bytes for one in plain], list(map(len, bodies)))
         if reads is None:
             return TimedEvents(times_ns, range(first_read_id, first_read_id + len(plain)), plain, ALL_USUAL, True)
         arrived = [times_ns[read] for read in reads]

@@ -6,7 +6,7 @@ from targets.wire.events import DEFAULT_TYPE, MOST_EVENT_BYTES, Event
 class Lines:
     """Lines in, events out; empty lines are none, and the last one needs no line end."""
 
-    around_bytes = len(b"\n")
+    around = (b"", b"\n")
 
     __slots__ = ("_kept", "_kept_bytes")
 
@@ -14,6 +14,11 @@ class Lines:
         """At the first byte of a body."""
         self._kept: list[bytes] = []
         self._kept_bytes = 0
+
+    @property
+    def between_events(self) -> bool:
+        """Whether no line is begun."""
+        return not self._kept
 
     def feed(self, body: bytes) -> list[Event]:
         """The lines that these bytes complete. ValueError when one is longer than can be kept."""

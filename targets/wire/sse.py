@@ -14,14 +14,14 @@ _FIELD, _END = b"data: ", b"\n\n"
 class EventStream:
     """Lines in, events out. `id` and `retry` mean nothing here, and an event without its empty line is none."""
 
-    around_bytes = len(_FIELD) + len(_END)
+    around = (_FIELD, _END)
 
-    __slots__ = ("_at_start", "_between_events", "_data", "_kept", "_kept_bytes", "_skips_newline", "_type")
+    __slots__ = ("_at_start", "_data", "_kept", "_kept_bytes", "_skips_newline", "_type", "between_events")
 
     def __init__(self) -> None:
         """At the first byte of a body."""
         self._at_start = True
-        self._between_events = False
+        self.between_events = False
         """Nothing is kept: the next byte begins a line of a new event."""
         self._skips_newline = False
         """The last byte was CR: a LF that follows belongs to it."""
@@ -34,7 +34,7 @@ class EventStream:
 
     def feed(self, body: bytes) -> list[Event]:
         """The events that these bytes complete. ValueError when one is longer than can be kept."""
-        if self._between_events and body.startswith(_FIELD) and body.endswith(_END) and b"\r" not in body:
+        if self.between_events and body.startswith(_FIELD) and body.endswith(_END) and b"\r" not in body:
             data = body[len(_FIELD) : -len(_END)]
             if b"\n" not in data:
                 return [(data, DEFAULT_TYPE)]
@@ -46,14 +46,14 @@ class EventStream:
 
     def whole_events(self, body: bytes) -> list[bytes] | None:
         """Where it is nothing but `data: `, one line of data and an empty line, again and again."""
-        if not self._between_events and not (self._at_start and not self._kept):
+        if not self.between_events and not (self._at_start and not self._kept):
             return None
         if not body.startswith(_FIELD) or not body.endswith(_END) or b"\r" in body:
             return None
         data = body[len(_FIELD) : -len(_END)].split(_END + _FIELD)
         if body.count(b"\n") != 2 * len(data) or b"" in data:
             return None
-        self._at_start, self._between_events = False, True
+        self._at_start, self.between_events = False, True
         return data
 
     def finish(self) -> list[Event]:
@@ -71,7 +71,7 @@ class EventStream:
         if not ended:
             self._keep(lines.pop())
         events = self._take(lines)
-        self._between_events = ended and not (self._data or self._type or self._skips_newline)
+        self.between_events = ended and not (self._data or self._type or self._skips_newline)
         return events
 
     def _after_start(self, body: bytes) -> bytes:

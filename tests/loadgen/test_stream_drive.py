@@ -3,7 +3,7 @@
 import asyncio
 import time
 from array import array
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -274,3 +274,27 @@ def test_parts_are_emitted_while_the_run_lasts() -> None:
     assert sum(len(part.tables["requests"]["request_id"]) for part in parts) == 40
     assert digest(recording) == digest(merge(recording.schedule, parts))
     assert len(recording.host["t_ns"]) >= 2
+
+
+@dataclass
+class PromptTarget(MemoryTarget):
+    """Begins when it is called, and knows whether a task had to come to its turn for that."""
+
+    begun_outside_tasks: list[int] = field(default_factory=list)
+    refuses: frozenset[int] = frozenset()
+
+    def start(self, request: PlannedRequest) -> Coroutine[Any, Any, Reply]:
+        """At once."""
+        if request.request_id in self.refuses:
+            raise RuntimeError("it breaks its promise")
+        if asyncio.current_task() is None:
+            self.begun_outside_tasks.append(request.request_id)
+        return self.send(request)
+
+
+def test_a_target_that_can_begins_at_once() -> None:
+    """No task has to come to its turn first; one that cannot begin is a row like any other that fails."""
+    target = PromptTarget(refuses=frozenset((3,)))
+    recording = play(schedule_of(rate="500", requests="8"), target)
+    assert target.begun_outside_tasks == [0, 1, 2, 4, 5, 6, 7]
+    assert by_status(recording) == {"ok": 7, "engine_error": 1}

@@ -645,3 +645,20 @@ def test_a_caller_that_stops_waiting_leaves_nothing_behind() -> None:
             return served.connections
 
     assert asyncio.run(asyncio.wait_for(one(), 5)) == 1
+
+
+def test_what_is_started_is_sent_before_anything_else_runs() -> None:
+    """Where a connection is idle; its end is waited for afterwards, as with `send`."""
+
+    async def one() -> Reply:
+        async with serving(answer) as served:
+            target = target_of(served, connections="reuse", prewarm=1)
+            await target.open([planned()])
+            under_way = target.start(planned())
+            started_ns = time.perf_counter_ns()
+            reply = await asyncio.wait_for(under_way, 10)
+            await target.close()
+            assert NULL < reply.sent_ns <= reply.uploaded_ns <= started_ns
+            return reply
+
+    assert asyncio.run(one()).status is Status.OK

@@ -22,7 +22,7 @@ def chunk(text: str, extra: str = "", before: str = "") -> bytes:
 
 def run_of(data: Sequence[bytes]) -> PlainRun | None:
     """What is found in these events."""
-    return plain_run(data, MARK, read_data)
+    return plain_run(data, MARK, read_data, b"", b"")
 
 
 def answers(data: Sequence[bytes]) -> list[Delta | str | None]:
@@ -51,6 +51,7 @@ BEFORES = st.sampled_from(["", '"content":"top",', '"note":"\\"content\\":\\"",'
 @example("", '"content":"top",', ["a"] * ENOUGH)
 @example("", "", ["a", "\\"] * ENOUGH)
 @example("", "", ['a","b', "c\\"] * ENOUGH)
+@example("", "", ["c\\", ',"d', *["e"] * 2 * ENOUGH])
 def test_a_run_is_read_as_each_of_its_events(extra: str, before: str, texts: list[str]) -> None:
     """Whatever stands in the texts and around them: well formed or not, escaped or not."""
     data = [chunk(text, extra, before) for text in texts]
@@ -99,5 +100,41 @@ def test_an_event_is_parsed_for_the_run_and_not_for_each() -> None:
         parsed.append(data)
         return read_data(data)
 
-    assert plain_run([chunk(text) for text in "abcdefghij"], MARK, counting) is not None
+    assert plain_run([chunk(text) for text in "abcdefghij"], MARK, counting, b"", b"") is not None
     assert len(parsed) == 1
+
+
+@settings(deadline=None)
+@given(BEFORES, st.lists(TEXTS, min_size=ENOUGH, max_size=2 * ENOUGH))
+def test_what_stands_around_the_events_changes_nothing(before: str, texts: list[str]) -> None:
+    """A run in lines of a stream is the run in their data."""
+    data = [chunk(text, "", before) for text in texts]
+    lines = [b"data: " + one + b"\n\n" for one in data]
+    assert plain_run(lines, MARK, read_data, b"data: ", b"\n\n") == run_of(data)
+
+
+@pytest.mark.parametrize(
+    "odd", [b'{"choices":[]}', chunk("x", "", '"created":8,'), chunk("x").replace(b'"r"', b'"s"'), b"[DONE]"]
+)
+def test_a_run_stops_at_another_event_among_them(odd: bytes) -> None:
+    """One of the same length, too; where only the text is missing, there is no run at all."""
+    plain = [chunk("x")] * ENOUGH
+    assert run_of([*plain, *plain, odd, *plain]) == PlainRun(0, 2 * ENOUGH, ["x"] * 2 * ENOUGH)
+    assert run_of([*plain, chunk(""), *plain]) is None
+
+
+@pytest.mark.parametrize("head", [b": note\n", b"event: x\n", b"data: {}\n\n", b"data:", b"data: \r"])
+def test_lines_that_are_more_than_one_event_are_no_run(head: bytes) -> None:
+    """Neither a comment, a name or another event before it, nor another way to write the field."""
+    lines = [head + b"data: " + chunk("a") + b"\n\n"] * ENOUGH
+    assert plain_run(lines, MARK, read_data, b"data: ", b"\n\n") is None
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "after"),
+    [(b"other:", chunk("a"), b"\n\n"), (b"data: ", chunk("a"), b"\r\n"), (b"data: ", chunk("a"), b"\n"),
+     (b"data: ", chunk("a").replace(b":[", b":\n["), b"\n\n"), (b"data: ", b"\r" + chunk("a"), b"\n\n")],
+)  # fmt: skip
+def test_other_lines_than_one_of_data_and_an_empty_one_are_no_run(before: bytes, event: bytes, after: bytes) -> None:
+    """Another field, another end, no end yet, and JSON in several lines, of which one alone is the data."""
+    assert plain_run([before + event + after] * ENOUGH, MARK, read_data, b"data: ", b"\n\n") is None

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from targets.wire.chunked import MOST_LINE_BYTES, MOST_TRAILER_BYTES, ChunkedBody
+from targets.wire.chunked import FEW_READS, MOST_LINE_BYTES, MOST_TRAILER_BYTES, ChunkedBody
 
+END = b"0\r\n\r\n"
 PIECES = st.lists(st.binary(min_size=1, max_size=60), max_size=6)
 EXTENSIONS = st.sampled_from([b"", b";a=b", b" ; q", b';n="x"'])
 TRAILERS = st.lists(st.sampled_from([b"Server-Timing: a", b"X: ", b"Digest: 0"]), max_size=2)
@@ -60,6 +61,38 @@ def test_reads_after_the_one_that_ends_it_are_not_taken() -> None:
     """There is a piece for each that was."""
     for wire in (b"1\r\na\r\n0\r\n\r\n", b"1\r\naX"):
         assert ChunkedBody().feed_all([wire, b"1\r\nb\r\n"]) == [b"a"]
+
+
+ODD = st.sampled_from(
+    [b"", b"0", b"\r\n", b"1\r\na", b"1\r\na\r\n2\r\nbc\r\n", b"2\r\na\r\n", b"5;x\r\nabcde\r\n", END]
+)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=FEW_READS, max_size=30), ODD, st.booleans(), st.data())
+def test_many_reads_of_one_chunk_each_are_taken_together(
+    pieces: list[bytes], odd: bytes, capital: bool, data: st.DataObject
+) -> None:
+    """To the same result as one by one, also where one among them is cut, is several, ends the body or is at fault."""
+    reads = [(b"%X\r\n%s\r\n" if capital else b"%x\r\n%s\r\n") % (len(piece), piece) for piece in pieces]
+    reads.insert(data.draw(st.integers(0, len(reads))), odd)
+    together, each = ChunkedBody(), ChunkedBody()
+    expected: list[bytes] = []
+    for read in reads:
+        if not each.ended:
+            expected += each.feed_all([read])
+    assert together.feed_all(reads) == expected
+    assert (together.ended, together.fault) == (each.ended, each.fault)
+    together.feed_all([END])
+    each.feed_all([END])
+    assert (together.ended, together.fault) == (each.ended, each.fault)
+
+
+def test_data_that_looks_like_chunks_is_data() -> None:
+    """Also where each read of it is what a chunk would be."""
+    reads = [b"1\r\na\r\n"] * (2 * FEW_READS)
+    body = ChunkedBody()
+    assert fed(body, b"%x\r\n" % len(b"".join(reads))) == b""
+    assert body.feed_all(reads) == reads
 
 
 @given(PIECES)
