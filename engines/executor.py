@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from engines.engine import JSON
-from engines.policies import Row
+from engines.policies import Policy, Row
 from results.slots import StepWork
 
 
@@ -101,3 +101,23 @@ class StretchCost(Protocol):
         The rows' kv_tokens grow by decoding_slots a step. The steps count from this one; None: for ever.
         """
         ...
+
+
+def description(policy: Policy, executor: Executor, cost_model: CostModel | MixedCost | None) -> dict[str, JSON]:
+    """What an engine of slots says of itself.
+
+    An executor that does not say otherwise reads prompts, computes tokens and costs wall time.
+    """
+    told = executor.describe()
+    return {
+        "policy": policy.name,
+        "slots": policy.slots,
+        "options": dict(policy.options),
+        "returns": policy.deliver,
+        "context_tokens": executor.context_tokens,
+        "executor": told,
+        "cost_model": cost_model.describe() if cost_model else None,
+        "reads_prompts": told.get("reads_prompts", True),
+        "computes_tokens": told.get("computes_tokens", True),
+        "cost_source": told.get("cost_source", "wall"),
+    }

@@ -14,7 +14,7 @@ from engines.cache_room import CacheRoom, Sequenced
 from engines.chunks import Plan, work_of
 from engines.drafts import right_tokens
 from engines.engine import JSON, OneTokenEach, Request, Step, StepOutput, Stretch
-from engines.executor import Batch, Executor, MixedCost, Mixture, StretchCost
+from engines.executor import Batch, Executor, MixedCost, Mixture, StretchCost, description
 from engines.policies import Policy, Row
 from engines.stretches import steps_before
 from engines.waiting import check_size, line_up, take
@@ -103,22 +103,9 @@ class PagedEngine:
         return stretch
 
     def describe(self) -> Mapping[str, JSON]:
-        """Policy with its options, executor and cost model."""
-        executor = self._executor.describe()
-        return {
-            "policy": self._policy.name,
-            "slots": self._policy.slots,
-            "options": dict(self._policy.options),
-            "returns": "stream",
-            "chunks_prompts": True,
-            "context_tokens": self._executor.context_tokens,
-            "kv_capacity_tokens": self._room.capacity_tokens,
-            "executor": executor,
-            "cost_model": self._cost_model.describe(),
-            "reads_prompts": executor.get("reads_prompts", True),
-            "computes_tokens": executor.get("computes_tokens", True),
-            "cost_source": executor.get("cost_source", "wall"),
-        }
+        """Policy with its options, executor, cost model, and the cache's size."""
+        told = description(self._policy, self._executor, self._cost_model)
+        return {**told, "chunks_prompts": True, "kv_capacity_tokens": self._room.capacity_tokens}
 
     def _decodes_alone(self) -> int:
         """In how many steps from now on every row decodes and nobody need give its room back, up to the first end."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from engines.engine import JSON, OneTokenEach, Request, SamplingParams, Step, StepOutput, Stretch
-from engines.executor import Batch, CostModel, Executor, StretchCost
+from engines.executor import Batch, CostModel, Executor, StretchCost, description
 from engines.policies import Joining, Policy, Row, SlotState, all_when_all_finished, finished_rows
 from engines.seats import Seats
 from engines.stretches import steps_before
@@ -100,19 +100,7 @@ class SlotEngine:
 
     def describe(self) -> Mapping[str, JSON]:
         """Policy with its options, executor and cost model."""
-        executor = self._executor.describe()
-        return {
-            "policy": self._policy.name,
-            "slots": self._policy.slots,
-            "options": dict(self._policy.options),
-            "returns": self._policy.deliver,
-            "context_tokens": self._executor.context_tokens,
-            "executor": executor,
-            "cost_model": self._cost_model.describe() if self._cost_model else None,
-            "reads_prompts": executor.get("reads_prompts", True),
-            "computes_tokens": executor.get("computes_tokens", True),
-            "cost_source": executor.get("cost_source", "wall"),
-        }
+        return description(self._policy, self._executor, self._cost_model)
 
     def step(self, now_ns: int) -> Step:
         """One forward pass: a joint prefill of those who join, else a decode of every row in a slot."""

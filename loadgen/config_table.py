@@ -210,7 +210,8 @@ class RunConfig:
     )  # fmt: skip
     slo: str | None = row("--slo", parse_slo_text, "limits for goodput", "run", "ttft<=1s,tpot<=50ms", unit="LIMITS")
     threshold: tuple[tuple[str, float], ...] = row(
-        "--threshold", parse_threshold, "a line of the verdict, drawn elsewhere; again for each", "run", (),
+        "--threshold", parse_threshold,
+        "a line of the verdict, drawn elsewhere; again for each (doctor --thresholds lists them)", "run", (),
         unit="NAME=X", show=show_threshold, many=True,
     )  # fmt: skip
     out: str = row("--out", str, "folder for run folders", "run", "runs", unit="DIR")

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from loadgen.config import RunConfig
-from loadgen.prompts import prompt_recipe, prompt_text, prompt_token_ids
+from loadgen.planned import RequestForm
+from loadgen.prompts import prompt_recipe
 from loadgen.settling import GROUP
 from loadgen.warmup import BUDGET_NS, COLUMNS, OUTPUT_TOKENS, STREAM_SEED
 from results.columns import NULL, Table, int64
@@ -33,19 +34,10 @@ def warmup_requests(config: RunConfig, schedule: Schedule) -> list[PlannedReques
     groups = max(count // GROUP, 1)
     lengths = np.concatenate([spread[at::groups] for at in range(groups)]).tolist()
     salt = (schedule.recipe.get("prompt") or {}).get("salt")
-    recipe = prompt_recipe(STREAM_SEED, salt=salt)
+    recipe, sampling = prompt_recipe(STREAM_SEED, salt=salt), schedule.recipe.get("sampling", {})
+    form = RequestForm(recipe, sampling, config.prompt_as == "ids")
     outputs = min(OUTPUT_TOKENS, int(schedule.output_tokens.min()))
-    as_ids, sampling = config.prompt_as == "ids", schedule.recipe.get("sampling", {})
-    return [
-        PlannedRequest(
-            request_id=request_id,
-            prompt_text="" if as_ids else prompt_text(recipe, request_id, tokens),
-            prompt_token_ids=prompt_token_ids(recipe, request_id, tokens) if as_ids else None,
-            max_tokens=outputs,
-            **sampling,
-        )
-        for request_id, tokens in enumerate(lengths, start=len(schedule))
-    ]
+    return [form.fill(request_id, tokens, outputs) for request_id, tokens in enumerate(lengths, start=len(schedule))]
 
 
 async def warm_up(target: Target, requests: Sequence[PlannedRequest]) -> tuple[Table | None, int]:

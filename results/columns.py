@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 NULL = int(np.iinfo(np.int64).min)
 
 Int64 = NDArray[np.int64]
-Column = NDArray[np.generic]
 Table = dict[str, NDArray[np.generic]]
 
 

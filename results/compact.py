@@ -17,7 +17,6 @@ from results.remote import ENGINE, LENGTH
 from results.schedule import Schedule
 from results.slots import SlotEvent
 from results.spans import TokenSpans, spans_of
-from results.stats import counted_quantile as counted_quantile
 from results.status import Status
 from results.unroll import IMPLIED, seat_spans
 
@@ -43,10 +42,6 @@ class Compact:
     def tokens(self) -> TokenSpans:
         """When they came."""
         return spans_of(self.steps, int64(self.requests["admitted_step"]), int64(self.requests["last_step"]))
-
-    def token_times_ns(self, request_id: int) -> Int64:
-        """When a request's tokens came."""
-        return self.tokens.times_ns(request_id)
 
 
 def compact(schedule: Schedule, parts: Sequence[RecordingPart], stopped_ns: int | None = None) -> Compact:
@@ -159,16 +154,6 @@ def tpot_ns(run: Compact) -> Float64:
 def stall_ns(run: Compact) -> Float64:
     """The longest gap between two tokens of a request."""
     return _of_seated(run, run.tokens.stall_ns)
-
-
-def gaps_ns(run: Compact) -> tuple[Int64, Int64]:
-    """Every gap between two tokens of a request that did not fail, as (length, how many had it)."""
-    return run.tokens.gaps_ns(np.asarray(run.requests["status"] == Status.OK))
-
-
-def tokens_until(run: Compact, until_ns: int) -> int:
-    """How many tokens came by then."""
-    return run.tokens.tokens_until(until_ns)
 
 
 def _due(run: Compact) -> Int64:

@@ -14,7 +14,7 @@ from typing import Any
 from results.stamp import during, given, hardware, identity, software
 from results.stamp.canonical import Json
 from results.stamp.during import NOT_ENDED, Readings
-from results.stamp.facts import IDENTITY, INFO, PERFORMANCE, find, is_sealed, seal, take
+from results.stamp.facts import IDENTITY, INFO, PERFORMANCE, find, seal, take
 from results.stamp.surroundings import Surroundings, here
 
 STAMP_VERSION = 1
@@ -86,16 +86,6 @@ def finish(stamp: Stamp) -> Json:
     """The document of a run that has just ended: call it before anything else is computed."""
     end = during.read(stamp.surroundings)
     return _document(stamp, end, {"ended_utc": _now_utc()})
-
-
-def conditions() -> Json:
-    """Of this process, now, with no run told of."""
-    return unfinished(begin_stamp({}, {}, {}))
-
-
-def changed_groups(document: Mapping[str, Any]) -> list[str]:
-    """Names of the groups that do not have the hash they were written with."""
-    return [name for name, group in document["groups"].items() if not is_sealed(group)]
 
 
 def comparability(group: str, field: str) -> str:

@@ -40,20 +40,28 @@ class Equivalence:
     """Runs in all for 80 % power to show equivalence, if things are as they look; None: none would."""
 
 
-def paired_equivalence(
-    log_ratios: Sequence[float], margin_ratio: float = MARGIN_RATIO, families: int = 1
-) -> Equivalence:
-    """Pairs of runs on the same schedules, each with a first measurement of its own.
+def against_one(log_ratios: Sequence[float], margin_ratio: float = MARGIN_RATIO, families: int = 1) -> Equivalence:
+    """New runs against one and the same first run, whose own chance counts like that of any other run.
 
     `families`: how many figures are judged at once. One that differs makes the whole differ, so that each has its
     part of the 5 % (Bonferroni); that all are equivalent takes no such care.
     """
-    return _judge(log_ratios, margin_ratio, 0.0, families)
-
-
-def against_one(log_ratios: Sequence[float], margin_ratio: float = MARGIN_RATIO, families: int = 1) -> Equivalence:
-    """New runs against one and the same first run, whose own chance counts like that of any other run."""
-    return _judge(log_ratios, margin_ratio, 1.0, families)
+    values, margin = np.array(log_ratios, dtype=np.float64), float(np.log1p(margin_ratio))
+    count, centre = len(values), float(values.mean())
+    if count < LEAST_RUNS:
+        ratio = float(np.exp(centre))
+        return Equivalence(Likeness.INCONCLUSIVE, ratio, None, None, margin_ratio, LEAST_RUNS)
+    spread = float(values.std(ddof=1))
+    error = spread * float(np.sqrt(1 / count + 1))
+    half, wide = (student_t(share, count - 1) * error for share in (0.95, 1 - 0.025 / families))
+    likeness = Likeness.INCONCLUSIVE
+    if -margin < centre - half and centre + half < margin:
+        likeness = Likeness.REPRODUCED
+    elif abs(centre) > wide and abs(centre) > margin:
+        likeness = Likeness.DIFFERS
+    low, high = (float(np.exp(centre + side * half)) for side in (-1, 1))
+    needed = _needed(abs(centre), spread, margin) if likeness is Likeness.INCONCLUSIVE else count
+    return Equivalence(likeness, float(np.exp(centre)), low, high, margin_ratio, needed)
 
 
 def worst(found: Sequence[Likeness]) -> Likeness:
@@ -64,31 +72,12 @@ def worst(found: Sequence[Likeness]) -> Likeness:
     return Likeness.REPRODUCED
 
 
-def _judge(log_ratios: Sequence[float], margin_ratio: float, more_ratio: float, families: int) -> Equivalence:
-    values, margin = np.array(log_ratios, dtype=np.float64), float(np.log1p(margin_ratio))
-    count, centre = len(values), float(values.mean())
-    if count < LEAST_RUNS:
-        ratio = float(np.exp(centre))
-        return Equivalence(Likeness.INCONCLUSIVE, ratio, None, None, margin_ratio, LEAST_RUNS)
-    spread = float(values.std(ddof=1))
-    error = spread * float(np.sqrt(1 / count + more_ratio))
-    half, wide = (student_t(share, count - 1) * error for share in (0.95, 1 - 0.025 / families))
-    likeness = Likeness.INCONCLUSIVE
-    if -margin < centre - half and centre + half < margin:
-        likeness = Likeness.REPRODUCED
-    elif abs(centre) > wide and abs(centre) > margin:
-        likeness = Likeness.DIFFERS
-    low, high = (float(np.exp(centre + side * half)) for side in (-1, 1))
-    needed = _needed(abs(centre), spread, margin, more_ratio) if likeness is Likeness.INCONCLUSIVE else count
-    return Equivalence(likeness, float(np.exp(centre)), low, high, margin_ratio, needed)
-
-
-def _needed(shift: float, spread: float, margin: float, more_ratio: float) -> int | None:  # all three in log ratio
+def _needed(shift: float, spread: float, margin: float) -> int | None:  # all three in log ratio
     """Runs so that both one-sided tests reject with 80 % probability."""
     from scipy.special import stdtr
 
     for count in range(LEAST_RUNS, MOST_RUNS + 1):
-        error = spread * float(np.sqrt(1 / count + more_ratio))
+        error = spread * float(np.sqrt(1 / count + 1))
         line = student_t(0.95, count - 1)
         if not error:
             return count if shift < margin else None

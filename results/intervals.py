@@ -172,25 +172,6 @@ def wilson(count: int, of_requests: int, confidence_fraction: float = CONFIDENCE
     return Interval(share, max(0.0, centre - half), min(1.0, centre + half), IID_ONLY)
 
 
-def evidence(
-    bad_requests: int, good_requests: int, allowed_fraction: float, prior: tuple[float, float] = (1.0, 400.0)
-) -> float:
-    """The e-value against "the share of bad requests is `allowed_fraction` or more": pass once it reaches 1/alpha.
-
-    It may be looked at after every request, because under that hypothesis it is ever above 1/alpha with
-    probability alpha at most; for independent requests only (thinned ones, or runs). A mixture of likelihood ratios
-    over Beta(prior) cut off at `allowed_fraction`; the defaults suit 1 %, a p99.
-    """
-    from scipy.special import betainc, betaln
-
-    after = (prior[0] + bad_requests, prior[1] + good_requests)
-    with np.errstate(divide="ignore"):
-        held = np.log(betainc(*after, allowed_fraction)) - np.log(betainc(*prior, allowed_fraction))
-    log_e = betaln(*after) - betaln(*prior) + held
-    log_e -= bad_requests * np.log(allowed_fraction) + good_requests * np.log1p(-allowed_fraction)
-    return float(np.exp(min(log_e, 700.0)))
-
-
 def run_cv(values: Sequence[float]) -> float | None:
     """Standard deviation / mean over runs; above 10 % the runs are UNSTABLE. None below two runs or at mean 0."""
     known = np.array(values, dtype=np.float64)

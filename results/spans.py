@@ -95,14 +95,6 @@ class TokenSpans:
         later = np.maximum(np.minimum(self.high, decodes) - self.low, 0)
         return int((self.first_ns <= until_ns).sum() + later.sum())
 
-    def times_ns(self, request_id: int) -> Int64:
-        """When a request's tokens came."""
-        if not self.seated[request_id]:
-            return int64([])
-        at = int(self.seated[:request_id].sum())
-        decodes = self.decode_ends_ns[self.low[at] : self.high[at]]
-        return np.concatenate([self.first_ns[at : at + 1], decodes])
-
 
 def spans_of(steps: Table, first_step: Int64, last_step: Int64) -> TokenSpans:
     """From the step table, and of each request the step of its admission and the last that may have given it any."""

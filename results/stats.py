@@ -38,14 +38,8 @@ def quantile(values: NDArray[np.float64], q: float) -> tuple[float | None, str |
     return (low if share == 0 else low + share * (high - low)), None
 
 
-def counted_quantile(values: Int64, counts: Int64, q: float) -> float | None:
-    """Hyndman and Fan's type 8 of values that occur `counts` times each; None without any."""
-    order = np.argsort(values)
-    return ordered_quantile(values[order], np.cumsum(counts[order]), q)
-
-
 def ordered_quantile(values: Int64, until: Int64, q: float) -> float | None:
-    """The same of values in rising order; `until`: how many there are up to each of them."""
+    """Type 8 of finite values in rising order, None without any; `until`: how many there are up to each of them."""
     total = int(until[-1]) if len(until) else 0
     if not total:
         return None

@@ -24,7 +24,7 @@ import hashlib
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -61,6 +61,14 @@ class _Held:
     slot: int | None = None
 
 
+def packages(load: Callable[[str], Any] = importlib.import_module) -> tuple[Any, Any]:
+    """OpenVINO GenAI and OpenVINO. ValueError with the command that installs them where one is missing."""
+    try:
+        return load("openvino_genai"), load("openvino")
+    except ImportError as error:
+        raise ValueError(f"this engine needs OpenVINO GenAI: pip install openvino-genai ({error})") from None
+
+
 class OpenVinoEngine:
     """A pipeline of `slots` sequences on the CPU. Greedy only."""
 
@@ -73,7 +81,7 @@ class OpenVinoEngine:
         ValueError with one line for a model that is not there or cannot be loaded, or a missing package.
         """
         path = _model_path(model)
-        self._genai, self._openvino = _packages()
+        self._genai, self._openvino = self.packages()
         self._slots = None if split_fuse else slots
         self._batch_tokens = batch_tokens
         self._cache_gib = cache_gib
@@ -97,6 +105,10 @@ class OpenVinoEngine:
         self._stopping = False
         """Whether the pipeline still holds a request that was aborted after its last step."""
         self._preempted = False
+
+    def packages(self) -> tuple[Any, Any]:
+        """Where the pipeline comes from."""
+        return packages()
 
     def add_request(self, request: Request) -> None:
         """Hand it to the pipeline. ValueError with one line when it can never be served."""
@@ -236,13 +248,6 @@ class OpenVinoEngine:
     def _free(self, held: _Held) -> None:
         if held.slot is not None:
             heappush(self._free_slots, held.slot)
-
-
-def _packages() -> tuple[Any, Any]:
-    try:
-        return importlib.import_module("openvino_genai"), importlib.import_module("openvino")
-    except ImportError as error:
-        raise ValueError(f"this engine needs OpenVINO GenAI: pip install openvino-genai ({error})") from None
 
 
 def _model_path(model: str) -> Path:

@@ -24,13 +24,17 @@ CONCLUSIONS = {
 
 @click.command()
 @click.option("--out", default="runs", metavar="DIR", help="folder for run folders  [runs]")
+@click.option("--thresholds", "lines", is_flag=True, help="print where the verdict draws its lines, and stop")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, no table")
 @click.pass_context
-def doctor(ctx: click.Context, /, out: str, as_json: bool) -> None:
+def doctor(ctx: click.Context, /, out: str, lines: bool, as_json: bool) -> None:
     """Check machine, Python and disk before measuring, and say how to mend what is wrong.
 
     Exit code 0 also with warnings, 3 when a measurement in real time would be INVALID.
     """
+    if lines:
+        _print_thresholds(as_json)
+        return
     with one_line_errors():
         from loadgen.doctor import examine, this_machine, verdict
 
@@ -41,6 +45,21 @@ def doctor(ctx: click.Context, /, out: str, as_json: bool) -> None:
     else:
         _print(findings, level)
     ctx.exit(Exit.INVALID if level == "invalid" else Exit.OK)
+
+
+def _print_thresholds(as_json: bool) -> None:
+    """Each line of the verdict: the name that --threshold takes, where it is drawn, and what lies beyond it."""
+    from results.verdicts.thresholds import threshold_table
+
+    rows = threshold_table()
+    if as_json:
+        keys = ("name", "default", "unit", "meaning")
+        click.echo(json.dumps({"thresholds": [dict(zip(keys, row, strict=True)) for row in rows]}))
+        return
+    names = max(len(name) for name, *_ in rows)
+    numbers = max(len(f"{default:,}") for _, default, *_ in rows)
+    for name, default, unit, meaning in rows:
+        click.echo(f"{name:<{names}}  {default:>{numbers},} {unit}: {meaning}")
 
 
 def _print(findings: "list[Finding]", level: str) -> None:

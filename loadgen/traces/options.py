@@ -56,15 +56,6 @@ class Replay:
         }
 
 
-def parse_context(text: str) -> tuple[int, str]:
-    """`1024` or `1024:clip-prompt`: tokens and policy, which is error where none is named. ValueError otherwise."""
-    tokens, _, policy = text.strip().partition(":")
-    if not (tokens.isascii() and tokens.isdecimal()):
-        raise ValueError(f"{text!r} is not a context: write a count of tokens, and a policy as in 1024:clip-prompt")
-    _check_context(int(tokens), policy or "error")
-    return int(tokens), policy or "error"
-
-
 def _check_window(window_ns: tuple[int, int] | None) -> None:
     if window_ns is None:
         return

@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from loadgen.traces.flow import Excluded, Flow, flow_of
-from loadgen.traces.options import Replay, parse_context
+from loadgen.traces.options import Replay
 from loadgen.traces.pace import dispersion, gap_cv, rate_rps
 from loadgen.traces.rows import Json, Trace, span_ns
 from loadgen.traces.transforms import STEPS, seconds
 from results.columns import NULL, Int64, is_null
 from results.schedule import Schedule, make_schedule
 
-__all__ = ["Replay", "parse_context", "replay"]
+__all__ = ["Replay", "replay"]
 
 
 def replay(trace: Trace, options: Replay, recipe: Json) -> Schedule:

@@ -18,7 +18,6 @@ from results.paired import Contrast, Finding, contrast
 Json = dict[str, Any]
 PairOfSummaries = tuple[Mapping[str, Any], Mapping[str, Any]]
 BETTER, WORSE, SAME, UNRESOLVED, MIXED = "better", "worse", "same", "unresolved", "mixed"
-NO_RATIO = "NO_RATIO"
 
 
 @dataclass(frozen=True, slots=True)

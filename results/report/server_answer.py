@@ -1,7 +1,6 @@
 """The first screen of servers: latency and slots at the busiest load, and what must be known to believe them."""
 
 from collections.abc import Callable
-from typing import Any
 
 from results.report.figures import figure_of, fraction, percent
 from results.report.folder import Folder, Point
@@ -15,7 +14,6 @@ from results.store import INCOMPLETE
 Column = tuple[Heading, Callable[[tuple[Point, ...]], Cell]]
 NOT_OBSERVABLE = "not observable"
 ASK = "pass --metrics-url URL (and --slots N where the server does not tell them)"
-Json = dict[str, Any]
 
 
 def server_columns(where: str) -> tuple[Column, ...]:

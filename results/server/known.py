@@ -18,7 +18,6 @@ PREFIXES = {
     "tgi_": TGI,
 }
 """By what a kind of server is known, in this order: `serve` tells vLLM's names besides its own."""
-KINDS = (*dict.fromkeys(PREFIXES.values()), UNKNOWN)
 PROCESS_START = "process_start_time_seconds"
 SAME_IN_EVERY_RANK = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of processes that share one engine's batch and tell the same numbers: one of them counts."""

@@ -26,7 +26,6 @@ LARGEST_COUNT = 1 << 40
 LATEST_NS = 1 << 61
 NEVER_CAME = "its steps did not come in time"
 ASKED_LATE = "the run had begun before it said where its steps stood"
-Json = dict[str, Any]
 
 
 def empty_steps() -> Table:

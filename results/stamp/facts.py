@@ -65,9 +65,3 @@ def seal(fields: Mapping[str, Any], reasons: Mapping[str, str], here: Surroundin
     homes = (str(here.home), str(here.home.resolve()))
     document = shorten_home(document, homes)
     return {**document, "sha256": sha256_of(document)}
-
-
-def is_sealed(group: Mapping[str, Any]) -> bool:
-    """Whether a group still has the hash it was written with."""
-    body = {"fields": group.get("fields"), "reasons": group.get("reasons")}
-    return bool(sha256_of(body) == group.get("sha256"))

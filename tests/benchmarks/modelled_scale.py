@@ -38,9 +38,11 @@ from loadgen.drive import Decision, play_compact, play_engine
 from loadgen.fused import play_fused
 from results import compact
 from results.compact import Compact
+from results.figure_json import counted_latency
 from results.recording import RecordingPart
 from results.schedule import Schedule, make_schedule
 from results.slots import wasted_slot_fraction
+from results.status import Status
 
 MILLION = 1_000_000
 FEW = 10_000
@@ -132,8 +134,8 @@ def figures(run: Compact) -> dict[str, Any]:
         values = function(run)
         values = values[~np.isnan(values)]
         told[name] = {str(q): float(np.quantile(values, q, method="median_unbiased")) / 1e6 for q in (0.5, 0.9, 0.99)}
-    gaps, counts = compact.gaps_ns(run)
-    told["itl_ms"] = {str(q): (compact.counted_quantile(gaps, counts, q) or 0) / 1e6 for q in (0.5, 0.9, 0.99)}
+    itl_ms = counted_latency(*run.tokens.gaps_ns(np.asarray(run.requests["status"] == Status.OK)))
+    told["itl_ms"] = {str(q): itl_ms[name] or 0 for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
     told["output_tokens"] = int(compact.output_tokens(run).sum())
     told["steps"] = int(run.steps["n_steps"].sum())
     told["wasted_slot_fraction"] = wasted_slot_fraction(run.steps)

@@ -1,6 +1,7 @@
 """A budget of tokens a step, prompts in chunks, a cache in blocks, and rows that are preempted."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def request(request_id: int, max_tokens: int = 3, prompt_tokens: int = 10, arriv
     return Request(request_id, range(prompt_tokens), SamplingParams(max_tokens), arrival_ns)
 
 
-def counts(engine: PagedEngine, *names: str) -> list[tuple[int, ...]]:
+def counts(engine: PagedEngine, *names: str) -> list[tuple[Any, ...]]:
     """These counts of every step to the end."""
     told = []
     while engine.has_work():

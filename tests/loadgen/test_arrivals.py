@@ -276,3 +276,18 @@ def test_hash_randomisation_changes_nothing() -> None:
     }
     assert len(printed) == 1
     assert len(printed.pop().split()) == 4
+
+
+def test_a_duration_is_filled_however_late_the_first_draws_come() -> None:
+    """Long gaps first: it is drawn on until the end is passed, and what is drawn is the beginning of a longer draw."""
+    for seed in range(40):
+        longer = due_times_ns("gamma", 4_000, 5.0, seed, 4.0)
+        due_ns = due_times_until_ns("gamma", 20 * S, 5.0, seed, 4.0)
+        assert due_ns.tolist() == longer[longer < 20 * S].tolist()
+
+
+def test_no_rounding_moves_an_arrival_to_the_end_of_the_duration() -> None:
+    """A hundred arrivals in 3 ns: some round up to the end, and stay before it."""
+    due_ns = due_times_until_ns("conditioned", 3, 100 * S / 3, 7)
+    assert len(due_ns) == 100
+    assert set(due_ns.tolist()) == {0, 1, 2}

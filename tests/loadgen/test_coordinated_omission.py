@@ -7,13 +7,14 @@ import pytest
 
 from engines.engine import Request, Step, StepOutput
 from loadgen.clock import ModelledClock
-from loadgen.drive import Decision, play_engine
-from results.recording import Recording, RecordingPart
+from loadgen.drive import play_engine
+from results.recording import Recording
 from results.schedule import Schedule, make_schedule
 from results.stats import quantile
 from results.summary import summarise
 from results.verdicts.run_facts import RunFacts
 from results.verdicts.verdict import judge
+from tests.engines.playing import Steering, ignore
 from tests.results.streams import Stream, streamed
 
 MS, S = 1_000_000, 1_000_000_000
@@ -56,15 +57,6 @@ class Freezing:
         return Step([output], ended=one, released=one, modelled_cost_ps=1_000 * cost_ns)
 
 
-class Patience:
-    """Go on to the end."""
-
-    timeout_ns = drain_ns = None
-
-    def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
-        return Decision.GO
-
-
 def even_schedule() -> Schedule:
     """One request every 10 ms."""
     due_ns = np.arange(1, REQUESTS + 1, dtype=np.int64) * GAP_NS
@@ -75,7 +67,7 @@ def even_schedule() -> Schedule:
 
 def play() -> Recording:
     """In modelled time."""
-    return play_engine(even_schedule(), Freezing(), ModelledClock(), lambda part: None, Patience())
+    return play_engine(even_schedule(), Freezing(), ModelledClock(), ignore, Steering())
 
 
 def latencies_ns() -> list[int]:

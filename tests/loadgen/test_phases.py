@@ -11,6 +11,7 @@ from engines.policies import continuous, one_by_one, static
 from loadgen.config import RunConfig, from_texts
 from loadgen.traces.neutral import write_neutral
 from loadgen.workload import build_schedule
+from results.columns import int64
 from results.metrics import events_of
 from results.schedule import COOLDOWN, FILL, MEASURE, Schedule
 from results.slo import parse_slo
@@ -53,6 +54,7 @@ def test_a_duration_is_that_of_the_measured_window() -> None:
     schedule = build_schedule(config_of(duration="10s", fill="30", cooldown="20"))
     fill, measured, cooldown = counts_of(schedule)
     begin, end = planned_window_ns(schedule)
+    assert end is not None
     assert (fill, cooldown, end) == (30, 20, begin + 10_000_000_000)
     assert begin == schedule.due_ns[29]
     inside = (schedule.due_ns > begin) & (schedule.due_ns < end)
@@ -70,7 +72,7 @@ def test_only_the_measured_population_counts() -> None:
     assert summary["window_ns"] == [begin, end]
     assert summary["requests"]["scheduled"] == summary["ttft_ms"]["n"] == 400
     assert summary["rates"]["realised_rps"] == pytest.approx(399e9 / (end - int(schedule.due_ns[100])))
-    ends = recording.requests["end_ns"]
+    ends = int64(recording.requests["end_ns"])
     inside = int(((ends >= begin) & (ends <= end)).sum())
     assert summary["rates"]["completed_rps"] == pytest.approx(inside * 1e9 / (end - begin))
     assert summary["slo"]["goodput_rps"] == pytest.approx(400e9 / (end - begin))
@@ -138,10 +140,7 @@ def test_failures_of_the_fill_do_not_count() -> None:
     recording = play(schedule, engine_of(continuous(4), LinearCost()))
     status = recording.requests["status"].copy()
     status[:100] = int(Status.ENGINE_ERROR)
-    broken = type(recording)(**{
-        name: ({**recording.requests, "status": status} if name == "requests" else getattr(recording, name))
-        for name in recording.__slots__
-    })  # fmt: skip
+    broken = replace(recording, requests={**recording.requests, "status": status})
     facts = RunFacts("modelled", schedule.sha256)
     assert judge(broken, facts).checks["FAILURES"] == "passed"
     status[150:] = int(Status.ENGINE_ERROR)
@@ -223,10 +222,7 @@ def test_a_run_stopped_in_its_fill_has_measured_nothing() -> None:
     """The window is empty, rates are null with their reason, and nothing breaks."""
     schedule = build_schedule(config_of(requests="50", fill="50"))
     recording = play(schedule, engine_of(continuous(4), LinearCost()))
-    stopped = type(recording)(**{
-        name: (1_000_000_000 if name == "stopped_ns" else getattr(recording, name)) for name in recording.__slots__
-    })  # fmt: skip
-    summary = summarise(stopped)
+    summary = summarise(replace(recording, stopped_ns=1_000_000_000))
     begin, end = summary["window_ns"]
     assert begin == end
     assert summary["rates"]["completed_rps"] is None

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from loadgen.option import parse_context
 from loadgen.traces.catalog import read_trace
 from loadgen.traces.neutral import write_neutral
-from loadgen.traces.replay import Replay, parse_context, replay
+from loadgen.traces.replay import Replay, replay
 from loadgen.traces.rows import Trace
 from loadgen.units import parse_span_ns
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loadgen.option import parse_context
 from loadgen.traces.context import CONTEXT_POLICIES
 from loadgen.traces.pace import dispersion, gap_cv, rate_rps
-from loadgen.traces.replay import Replay, parse_context, replay
+from loadgen.traces.replay import Replay, replay
 from loadgen.traces.rows import Trace, count_rows
 from results.columns import NULL, int64
 from results.schedule import Schedule
@@ -246,8 +247,8 @@ def test_a_context_is_read_with_its_policy() -> None:
     """Tokens alone mean policy error; a policy stands behind a colon."""
     assert parse_context("1024") == (1024, "error")
     assert parse_context("1024:clip-prompt") == (1024, "clip-prompt")
-    for text in ("", "drop", "-5", "1k:drop", "1024:squeeze"):
-        with pytest.raises(ValueError, match="context"):
+    for text, named in (("", "''"), ("drop", "drop"), ("-5", "-5"), ("1k:drop", "1k"), ("1024:squeeze", "squeeze")):
+        with pytest.raises(ValueError, match=named):
             parse_context(text)
 
 

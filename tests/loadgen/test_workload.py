@@ -172,6 +172,7 @@ def test_users_without_a_request_are_refused() -> None:
     """Fewer requests than users is no closed loop of that many."""
     with pytest.raises(ValueError, match="--requests 2 leaves users without any: ask for at least --users 3"):
         made(arrival="closed", users="3", requests="2")
+    assert len(made(arrival="closed", users="3", requests="3", fill="0")) == 3
 
 
 def test_the_preset_seed1_is_the_first_texts_schedule() -> None:

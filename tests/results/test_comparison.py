@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from results.comparison.conditions import differences
+from results.comparison.conditions import check_allowed, differences
 from results.comparison.decision import MIXED, SAME, UNRESOLVED, WORSE, decide, overall
 from results.comparison.document import compare
 from results.comparison.junit import junit, suites_of
@@ -108,6 +108,34 @@ def test_runs_of_different_things_are_refused(field: str, values: tuple[Any, Any
     for allowed in (name, name.partition(".")[2]):
         (one,) = compare(sides, allowed=[allowed])["comparisons"]
         assert one["differences"]["identity"][0]["field"] == name
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("rate", "rate_rps"),
+        ("workload.rate", "workload.rate_rps"),
+        ("engine.weight_sha256", "engine.weights_sha256"),
+        ("modell", "model"),
+        ("zzzzzzzz", "engine.model"),
+        ("", "engine.model"),
+        ("run.run_id", ""),
+        ("during.steal_fraction", ""),
+    ],
+)
+def test_a_field_that_there_is_not_cannot_be_allowed(name: str, near: str) -> None:
+    """One line with the names most like it and where to see all; a group that is never compared has no fields."""
+    with pytest.raises(ValueError, match=r"no such field; near are .*conditions\.json") as error:
+        check_allowed(["rate_rps", name])
+    assert near in str(error.value).partition("near are ")[2] and "\n" not in str(error.value)
+
+
+def test_a_field_that_only_these_runs_have_can_be_allowed() -> None:
+    """A workload may tell more than the table has, and what it tells counts."""
+    check_allowed(["workload.rate_rps", "rate_rps", "engine.clock"])
+    with pytest.raises(ValueError, match=r"workload\.tenants"):
+        check_allowed(["workload.tenants"], stamp_of(workload__rate_rps=8))
+    check_allowed(["workload.tenants", "tenants"], stamp_of(workload__rate_rps=8), stamp_of(workload__tenants=3))
 
 
 def test_different_schedules_are_refused_and_never_called_pairs() -> None:

@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 from results.fluidity import Deadlines, deadlines_met, fluidity
 from results.metrics import events_of
 from results.recording import Recording
+from results.schedule import FILL, MEASURE
 from results.slo import parse_slo
 from results.status import Status
 from results.summary import summarise
@@ -79,6 +80,11 @@ def test_tokens_that_nobody_placed_have_deadlines_too() -> None:
     assert met(streamed(Stream([100, 140, 180], told={"told_output_tokens": 3}))) == [(8, 9)]
 
 
+def test_an_event_that_holds_no_token_has_no_deadline() -> None:
+    """One token for two late events: it counts with the second one, and the first is late for nothing."""
+    assert met(streamed(Stream([150, 160], told={"told_output_tokens": 1}))) == [(7, 7)]
+
+
 def test_exact_multiples_are_exact() -> None:
     """A quarter of a second late at 50 ms a token misses six deadlines, on any machine."""
     deadlines = Deadlines(first_ns=0, further_ns=50 * MS)
@@ -122,6 +128,13 @@ def test_a_failed_request_meets_no_limit_and_spoils_no_mean() -> None:
     assert summary["fluidity"]["first_deadline_ms"] == 100
     assert summary["slo"]["attainment"] == pytest.approx(1 / 3)
     assert summarise(recording, parse_slo("fluidity@100ms/10ms>=0.51"))["slo"]["attainment"] == 0
+
+
+def test_only_measured_requests_are_in_the_figures() -> None:
+    """A request of the fill that met nothing changes no figure of the window."""
+    streams = [Stream([200 * MS], told={"told_output_tokens": 1}), Stream([450 * MS], due_ns=400 * MS)]
+    found = summarise(streamed(*streams, phase=[FILL, MEASURE]), parse_slo("fluidity@100ms/10ms>=0.5"))["fluidity"]
+    assert (found["requests"], found["mean"], found["of_deadlines"]) == (1, 1.0, 1.0)
 
 
 def test_the_limits_of_ttft_and_tpot_serve_as_deadlines() -> None:

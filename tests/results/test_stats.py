@@ -86,3 +86,9 @@ def test_a_quantile_that_is_a_value_of_the_sample_needs_no_other(n: int) -> None
     failures = (n - 1) // 2
     values = np.concatenate([np.arange(n - failures, dtype=np.float64), np.full(failures, np.inf)])
     assert quantile(values, 0.5) == (failures, None)
+
+
+def test_a_quantile_between_a_success_and_a_failure_is_null() -> None:
+    """The median of one of each lies between the two: half way to infinity is not a number."""
+    assert quantile(np.array([1.0, np.inf]), 0.5) == (None, FAILED_TAIL)
+    assert quantile(np.array([1.0, 2.0, np.inf]), 0.5) == (2.0, None)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from results.columns import NULL
 from results.metrics import (
     decode_speed_tokens_per_s,
     events_of,
@@ -16,6 +17,7 @@ from results.metrics import (
     gaps_ns,
     measured,
     tokens_by_event,
+    tokens_within,
 )
 from results.recording import Recording
 from results.status import NOT_FAILURES, Status
@@ -59,6 +61,31 @@ def test_an_ordinary_stream() -> None:
 def test_one_token() -> None:
     """n = 1: no TPOT, no gap, no stall."""
     check(Stream([100], told=usage(1)), ttft=100, e2e=100, tpot=NAN, tpot_std=NAN, stall=NAN, norm=100, tail=0)
+
+
+def test_as_many_tokens_as_the_first_event_holds() -> None:
+    """The second event is in no count, so that there is no later token whose time could be told."""
+    check(Stream([100, 160], told=usage(1)), ttft=100, e2e=160, tpot=NAN, tpot_std=NAN, stall=60)
+    check(Stream([(100, 4), 160], told=usage(3)), tpot=NAN, tpot_std=60 / 2)
+
+
+def test_only_who_streamed_reasoning_has_an_answer_proper() -> None:
+    """Of a failure without any its time to the answer is undefined, of one with some it is infinite."""
+    for reasoning_events, ttat in ((0, NAN), (1, INF)):
+        told = usage(1, reasoning_events=reasoning_events)
+        check(Stream([100], status=Status.TRUNCATED, told=told), ttat=ttat, ttft=INF)
+
+
+def test_what_was_never_sent_is_infinitely_late_net_of_the_client_too() -> None:
+    """It has no lateness that could be taken off."""
+    check(Stream((), handed_ns=NULL, status=Status.NOT_DISPATCHED), ttft=INF, ttft_net=INF)
+
+
+def test_both_ends_of_a_window_belong_to_it() -> None:
+    """Tokens that come on the stroke of its beginning or its end are within."""
+    recording = streamed(Stream([10, 20, 30, 40]))
+    events = events_of(recording)
+    assert [tokens_within(recording, events, one) for one in ((20, 30), (21, 30), (20, 29), (11, 19))] == [2, 1, 1, 0]
 
 
 def test_a_clean_end_without_a_token() -> None:
@@ -170,6 +197,8 @@ def test_decode_speed_is_a_ratio_of_sums() -> None:
     recording = streamed(fast, slow, Stream([0, S], status=Status.TRUNCATED), sampling=FREE)
     speed = decode_speed_tokens_per_s(recording, events_of(recording), measured(recording))
     assert speed == pytest.approx((10 + 1) / 1.0)
+    fewer = streamed(Stream([(0, 3), 100 * MS], told=usage(2)), Stream([0, 100 * MS], told=usage(2)), sampling=FREE)
+    assert decode_speed_tokens_per_s(fewer, events_of(fewer), measured(fewer)) == pytest.approx(1 / 0.2)
     alone = streamed(Stream([0], told=usage(9)))
     assert decode_speed_tokens_per_s(alone, events_of(alone), measured(alone)) is None
 

@@ -101,6 +101,21 @@ def test_throughput_is_of_events_inside_the_window() -> None:
     assert rates["makespan_output_tokens_per_s"] == pytest.approx(6 / 20)
 
 
+def test_a_failure_completes_nothing() -> None:
+    """It ended within the window, and not by itself."""
+    statuses = [Status.OK, Status.TIMEOUT_TOTAL, Status.OK]
+    rates = summarise(played([0, 1, 4], [[1], [2], [3]], statuses=statuses))["rates"]
+    assert rates["completed_rps"] == pytest.approx(2 / 4)
+
+
+def test_a_stall_is_a_gap_above_the_limit_in_an_answer_that_could_have_one() -> None:
+    """Of gaps of 200 and 201 ms one is above 200 ms; one token has no gap, and a failure no answer."""
+    tokens = [[0.1, 0.3], [1.1, 1.301], [2.1], [3.1, 4.1]]
+    statuses = [Status.OK, Status.OK, Status.OK, Status.TIMEOUT_TOTAL]
+    stalls = summarise(played([0, 1, 2, 3], tokens, statuses=statuses))["stalls"]
+    assert stalls == {"limit_ms": 200, "requests": 2, "share": 0.5}
+
+
 def test_total_tokens_are_prompts_and_outputs() -> None:
     """When everything happens inside the window, total tokens are those of all prompts and all outputs."""
     rates = summarise(played([0, 1, 8], [[1], [2, 3], [8]]))["rates"]

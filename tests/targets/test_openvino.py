@@ -5,14 +5,10 @@ To run it for real: `pip install openvino-genai gguf`. The model is made here: a
 """
 
 import json
-import sys
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,90 +21,11 @@ from loadgen.prompts import prompt_source
 from results.recording import Recording
 from results.schedule import Schedule
 from results.slots import SLOT_STATES, StepWork, unused_slot_fraction
+from targets.openvino import packages
 from tests.engines.playing import column, play, schedule_of, statuses
+from tests.targets.openvino_stand_in import CONTEXT_TOKENS, VOCABULARY, empty_model
 
-VOCABULARY, CONTEXT_TOKENS = 512, 2048
 SLOTS = 4
-
-
-@dataclass
-class Handle:
-    """What the stand-in gives for a request: its state, and what has not been read yet."""
-
-    prompt: list[int]
-    generation: Any
-    status: str = "RUNNING"
-    made: list[int] = field(default_factory=list)
-    unread: deque[tuple[int, str]] = field(default_factory=deque)
-
-    def can_read(self) -> bool:
-        return bool(self.unread)
-
-    def read(self) -> dict[int, Any]:
-        token_id, reason = self.unread.popleft()
-        return {0: SimpleNamespace(generated_ids=[token_id], finish_reason=SimpleNamespace(name=reason))}
-
-    def get_status(self) -> Any:
-        return SimpleNamespace(name=self.status)
-
-    def stop(self) -> None:
-        self.status = "STOP"
-
-    def compute(self) -> None:
-        """The next token: a hash of the text so far."""
-        text = [*self.prompt, *self.made]
-        self.made.append((31 * sum(text) + 7 * len(text)) % VOCABULARY)
-        stopped = not self.generation.ignore_eos and self.made[-1] in self.generation.stop_token_ids
-        ended = stopped or len(self.made) == self.generation.max_new_tokens
-        self.status = "FINISHED" if ended else "RUNNING"
-        self.unread.append((self.made[-1], ("STOP" if stopped else "LENGTH") if ended else "NONE"))
-
-
-class StandIn:
-    """The pipeline's scheduling as observed: prefills first, stopped requests keep their slot for one more step, and
-    a step with nobody to serve drops everyone."""
-
-    starved: tuple[int, ...] = ()
-    """Positions of running requests that have no room in the cache."""
-
-    def __init__(self, path: str, scheduler: Any, device: str, properties: dict[str, Any]) -> None:
-        if not Path(path).exists():
-            raise RuntimeError("Check failed:\nno such model\n")
-        self._scheduler = scheduler
-        self._handles: list[Handle] = []
-        self._scheduled = 0
-
-    def get_config(self) -> Any:
-        return SimpleNamespace(stop_token_ids=set(), eos_token_id=2)
-
-    def get_metrics(self) -> Any:
-        return SimpleNamespace(scheduled_requests=self._scheduled)
-
-    def add_request(self, number: int, ids: Any, generation: Any) -> Handle:
-        assert generation.eos_token_id in generation.stop_token_ids
-        self._handles.append(Handle(ids[0].tolist(), generation))
-        return self._handles[-1]
-
-    def step(self) -> None:
-        started = [handle for handle in self._handles if handle.made]
-        live = [handle for handle in self._handles if handle.status == "RUNNING"]
-        free_slots = self._scheduler.max_num_seqs - len(started)
-        batch = [handle for handle in live if not handle.made][:free_slots]
-        batch = batch or [one for at, one in enumerate(live) if one.made and at not in self.starved]
-        for handle in batch:
-            handle.compute()
-        for handle in [] if batch else self._handles:
-            handle.status = "IGNORED"
-        self._scheduled = len(batch)
-        self._handles = [handle for handle in self._handles if handle.status == "RUNNING"]
-
-
-def empty_model(folder: Path) -> Path:
-    """What the adapter looks for in an exported model's folder, without the model."""
-    (folder / "openvino_model.xml").write_text("<net/>")
-    told = {"max_position_embeddings": CONTEXT_TOKENS, "vocab_size": VOCABULARY}
-    (folder / "config.json").write_text(json.dumps(told))
-    return folder
 
 
 def random_llama(path: Path) -> Path:
@@ -168,16 +85,8 @@ def real_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The packages replaced; a model folder."""
-    package = SimpleNamespace(
-        __version__="stand-in",
-        SchedulerConfig=SimpleNamespace,
-        GenerationConfig=SimpleNamespace,
-        ContinuousBatchingPipeline=StandIn,
-    )
-    monkeypatch.setitem(sys.modules, "openvino_genai", package)
-    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Tensor=lambda array: array))
+def stand_in(tmp_path: Path) -> Path:
+    """A model folder for the stand-in."""
     return empty_model(tmp_path)
 
 
@@ -188,8 +97,10 @@ def model(request: pytest.FixtureRequest) -> Path:
 
 def engine_of(model: Path, options: str = "") -> Engine:
     """Built as the command line builds it, in the precision in which neighbours do not matter."""
-    spec = f"targets.openvino:OpenVinoEngine,model={model},slots={SLOTS},precision=f32{options}"
-    return make_engine(spec, "real", schedule_of([1]))
+    adapter = "targets.openvino:OpenVinoEngine"
+    if model.suffix != ".gguf":
+        adapter = "tests.targets.openvino_stand_in:StandInEngine"
+    return make_engine(f"{adapter},model={model},slots={SLOTS},precision=f32{options}", "real", schedule_of([1]))
 
 
 def request_of(request_id: int, max_tokens: int = 6, prompt_tokens: int = 10, **sampling: Any) -> Request:
@@ -380,37 +291,39 @@ def test_slots_and_work_are_not_told_when_prompts_and_decodes_are_mixed(model: P
     assert all(step.work is None and not step.admitted and not step.released for step in steps)
 
 
-def test_work_is_not_told_while_somebody_is_preempted(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_not_told_while_somebody_is_preempted(tmp_path: Path) -> None:
     """From the step that leaves a running request out up to the next that serves all."""
-    engine = engine_of(stand_in)
+    engine = engine_of(empty_model(tmp_path, starved={3: [2], 4: [2], 5: [2]}))
     for request_id in range(3):
         engine.add_request(request_of(request_id, 8))
     assert all(step.work is not None for step in steps_of(engine, most=2))
-    monkeypatch.setattr(StandIn, "starved", (2,))
     assert [step.work for step in steps_of(engine, most=2)] == [None, None]
     engine.add_request(request_of(3, 8))
     assert [step.work for step in steps_of(engine, most=1)] == [None]
-    monkeypatch.setattr(StandIn, "starved", ())
     assert all(step.work is not None for step in steps_of(engine))
 
 
-def test_a_request_that_the_pipeline_drops_is_an_error_with_a_remedy(
-    stand_in: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_the_pipeline_drops_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     """Its cache is full: nothing of this is passed over in silence."""
-    engine = engine_of(stand_in)
+    engine = engine_of(empty_model(tmp_path, starved={2: [0]}))
     engine.add_request(request_of(0))
     next(steps_of(engine))
-    monkeypatch.setattr(StandIn, "starved", (0,))
     with pytest.raises(RuntimeError, match=r"dropped request 0 after 1 tokens: a KV cache of 1 GiB .* cache-gib=N"):
         next(steps_of(engine))
 
 
-def test_a_missing_package_is_one_line_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing heavy is imported before it is asked for."""
-    monkeypatch.setitem(sys.modules, "openvino_genai", None)
-    with pytest.raises(ValueError, match=r"^this engine needs OpenVINO GenAI: pip install openvino-genai \(.*\)$"):
-        engine_of(empty_model(tmp_path))
+@pytest.mark.parametrize("missing", ["openvino_genai", "openvino"])
+def test_a_missing_package_is_one_line_with_the_command(missing: str) -> None:
+    """Whichever of the two it is."""
+
+    def load(name: str) -> object:
+        if name == missing:
+            raise ImportError(f"No module named {name!r}")
+        return object()
+
+    said = rf"^this engine needs OpenVINO GenAI: pip install openvino-genai \(No module named '{missing}'\)$"
+    with pytest.raises(ValueError, match=said):
+        packages(load)
 
 
 def test_a_missing_model_is_one_line(tmp_path: Path) -> None:

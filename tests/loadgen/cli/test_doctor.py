@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from loadgen.cli.doctor import doctor
 from loadgen.doctor import CHECKS
+from results.verdicts.thresholds import Thresholds
 
 
 @pytest.mark.realtime
@@ -33,6 +34,16 @@ def test_a_folder_that_cannot_be_written_ends_with_3(tmp_path: Path) -> None:
     assert line.startswith("invalid")
     assert "give another folder" in line
     assert "INVALID" in done.stdout.splitlines()[-1]
+
+
+def test_every_line_of_the_verdict_can_be_looked_up() -> None:
+    """A row a threshold, in text and as JSON: what --threshold calls it, its default, and what lies beyond it."""
+    text, document = (CliRunner().invoke(doctor, ["--thresholds", *more]).stdout for more in ([], ["--json"]))
+    told = json.loads(document)["thresholds"]
+    assert {row["name"]: row["default"] for row in told} == Thresholds().to_json()
+    assert [line.split()[0] for line in text.splitlines()] == [row["name"] for row in told]
+    assert "lag_p99_ns                      5,000,000 ns: CLIENT_LATE: 99 % of hand-overs later than this" in text
+    assert all(row["unit"] and row["meaning"] for row in told)
 
 
 def test_help_names_the_exit_codes_and_imports_nothing_heavy() -> None:

@@ -12,7 +12,7 @@ from engines.policies import continuous
 from engines.slots import SlotEngine
 from loadgen.arrivals import due_times_ns
 from loadgen.clock import ModelledClock
-from loadgen.drive import Decision, play_engine
+from loadgen.drive import play_engine
 from loadgen.streams import uniforms
 from results.columns import NULL, int64
 from results.recording import Recording, merge
@@ -20,18 +20,12 @@ from results.schedule import make_schedule
 from results.status import Status
 from results.verdicts.overload import LoadState, has_one_rate, in_flight, judge_load, judged, mann_kendall_p, rise
 from results.verdicts.thresholds import Thresholds
+from tests.engines.playing import Steering, ignore
 
 STEADY = {"stationary": True, "window": {"kind": "schedule"}}
 LINES = Thresholds()
 STEP_NS = 1_000_000
 MEAN_STEPS = 6
-
-
-class Go:
-    timeout_ns = drain_ns = None
-
-    def __call__(self, now_ns, newest):
-        return Decision.GO
 
 
 def recording_of(due_ns, end_ns, origin=STEADY) -> Recording:
@@ -83,7 +77,7 @@ def simulate(rho: float, seed: int, slots: int, requests: int = 1000) -> Recordi
     schedule = make_schedule(due, ones, service_steps(seed, requests) + 1, origin=STEADY)
     cost = LinearCost(DurationPs(1000 * STEP_NS), DurationPs(0), DurationPs(1), DurationPs(0))
     engine = SlotEngine(continuous(slots), HashExecutor(), cost)
-    return play_engine(schedule, engine, ModelledClock(), lambda part: None, Go())
+    return play_engine(schedule, engine, ModelledClock(), ignore, Steering())
 
 
 def rate_of(state: LoadState, rho: float, slots: int, seeds: range, requests: int = 1000) -> float:
