@@ -8,6 +8,8 @@ from results.report.plain import value_text
 from results.verdicts.applicability import WITHHELD
 
 Json = dict[str, Any]
+NO_FIGURES = ("reasons", "schema_version")
+"""A summary of another version is none that was changed, as long as the figures in it are those of the rows."""
 RELATIVE_TOLERANCE_RATIO = 1e-9
 """Sums of floating-point numbers may differ in their last digits between machines."""
 
@@ -33,7 +35,7 @@ def _differences(stored: Any, fresh: Any, path: str) -> Iterator[str]:
             return  # and with it all that was said of it
         for name, value in fresh.items():
             inner = stored.get(name) if isinstance(stored, dict) else None
-            if name == "reasons" or (inner is None and _is_withheld(stored, name)):
+            if name in NO_FIGURES or (inner is None and _is_withheld(stored, name)):
                 continue
             yield from _differences(inner, value, f"{path}.{name}" if path else name)
     elif _is_rows(fresh) and _is_rows(stored) and len(fresh) == len(stored):

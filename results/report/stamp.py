@@ -7,13 +7,14 @@ from typing import Any
 from results.report.asked import config_of
 from results.report.folder import MISSING, Folder, Point, number_of
 from results.report.plain import joined, value_text
+from results.verdicts.run_facts import clock_uncertainty_ns
 
 Json = dict[str, Any]
 LONG_TEXT, SHORT_TEXT = 120, 80
 REASONS, FIELDS = "reasons", "fields"
 LISTING_ROWS = 20
 RUN_FACTS = ("tokenload_version", "clock", "status", "started_utc", "ended_utc", "config", "schema_version")
-PS_PER_MS = 1e9
+NS_PER_MS, PS_PER_MS = 1e6, 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def conditions_line(folder: Folder) -> str:
         *_distinct(load.phases for load in loads),
         f"{len(folder.repeats)} repeat{'s' if len(folder.repeats) > 1 else ''}",
         *_distinct(f"{point.info.get('clock', 'unknown')} clock" for point in points),
+        *_distinct(_clocks(point) for point in points),
         f"measured {folder.started_utc}" + (f" to {folder.ended_utc}" if folder.ended_utc else ""),
     ]
     return "Conditions: " + ", ".join(part for part in parts if part) + "."
@@ -73,7 +75,14 @@ def _groups(point: Point) -> dict[str, Any]:
     groups = told.get("groups")
     conditions = groups if isinstance(groups, dict) else {"conditions": told} if told else {}
     run = {name: point.info.get(name) for name in RUN_FACTS}
-    return {**conditions, "run.json: engine": point.info.get("engine") or {}, "run.json": run}
+    engine = {"run.json: engine": point.info.get("engine") or {}}
+    return {**conditions, **engine, "run.json: workers": _workers(point.info.get("workers")), "run.json": run}
+
+
+def _workers(told: Any) -> Json:
+    """Each worker's clock against the master's, by its rank."""
+    workers = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    return {f"worker {one.get('rank')}": {"clock": one.get("clock") or "not known"} for one in workers}
 
 
 def _facts(points: list[Point], found: list[dict[str, Any]]) -> Iterator[Fact]:
@@ -157,6 +166,18 @@ def _model(point: Point) -> str:
         decode, prefill = f"{ms[0]:g} + {ms[1]:g} ms a row", f"{ms[2]:g} + {ms[3]:g} ms a token"
         return f"no model (a decode step is billed {decode}, a prefill {prefill})"
     return str(told.get("name") or _find(engine, "model") or "model not told")
+
+
+def _clocks(point: Point) -> str:
+    """Of workers, where they are not the master's own."""
+    workers = point.info.get("workers")
+    if not isinstance(workers, list) or not workers:
+        return ""
+    off_ns = clock_uncertainty_ns(workers)
+    count = f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"
+    if off_ns is None:
+        return f"{count} whose clocks are not all known"
+    return f"{count} on one clock" if off_ns == 0 else f"{count} with clocks within {off_ns / NS_PER_MS:.3f} ms"
 
 
 def _load_words(folder: Folder) -> str:

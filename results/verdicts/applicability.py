@@ -71,6 +71,7 @@ WARN = {
     "TOKEN_COUNT_MISMATCH": _SERVED,
     "HIDDEN_TOKENS": _SERVED,
     "SPECULATION_ON_RANDOM_TEXT": _SERVED,
+    "CLOCK_UNCERTAIN": _LIVE,  # of workers on other hosts
     "CACHE_UNEXPECTED": _SERVED,  # engines in this process tell of no cache
     "DIRTY_TREE": _ALL,
     "GOVERNOR": _MEASURED,

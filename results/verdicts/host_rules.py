@@ -1,8 +1,13 @@
 """Rules about the machine and the program, from the stamp: clocks, frequencies, quotas, neighbours, changes."""
 
+import numpy as np
+
+from results import metrics
+from results.stats import quantile
 from results.verdicts.applicability import Outcome
 from results.verdicts.case import PASSED, TOO_LITTLE, Case, Ruling
 
+NS_PER_MS = 1e6
 PERFORMANCE = "performance"
 
 
@@ -17,6 +22,27 @@ def clock_skew(case: Case) -> Ruling:
     if off > lines.skew_fraction:
         return Ruling(Outcome.FAILED, f"{text}, allowed are {lines.skew_fraction:g}", remedy)
     return Ruling(Outcome.WARNED, text, remedy) if off > lines.skew_warn_fraction else PASSED
+
+
+def clock_uncertain(case: Case) -> Ruling:
+    """The clocks of all workers are known well: by as much as one is off, its requests go out beside the schedule.
+
+    Each latency is of one clock, and right all the same; what happened at the same time on two hosts is not.
+    """
+    off_ns, lines = case.facts.clock_uncertainty_ns, case.thresholds
+    if off_ns is None:
+        return TOO_LITTLE
+    ttft = metrics.ttft_ns(case.recording, metrics.events_of(case.recording))[case.counted]
+    median_ns = quantile(ttft[~np.isnan(ttft)], 0.5)[0] or 0.0
+    most_ns = max(lines.clock_uncertain_ns, lines.clock_uncertain_ttft_ratio * median_ns)
+    if off_ns <= most_ns:
+        return PASSED
+    return Ruling(
+        Outcome.WARNED,
+        f"a worker's clock may be off the master's by {off_ns / NS_PER_MS:.2f} ms, allowed are "
+        f"{most_ns / NS_PER_MS:.2f} ms: its requests were sent by as much before or after their time",
+        "put workers and master on one quick network and leave their hosts to them, or measure from one host",
+    )
 
 
 def dirty_tree(case: Case) -> Ruling:

@@ -42,6 +42,8 @@ class RunFacts:
     """Of the limits on a request's time that cut into the SLO: the smallest limit / limit of the SLO."""
     wall_over_monotonic_ratio: float | None = None
     """Time that passed on the wall clock / on the monotonic one, from start to end."""
+    clock_uncertainty_ns: int | None = None
+    """How far the clock of a worker may be off the master's, at most; 0 where there is one clock."""
     dirty_tree: bool | None = None
     """The program ran from a checkout with changes."""
     governors: tuple[str, ...] | None = None
@@ -78,7 +80,7 @@ class RunFacts:
 STATED = tuple(
     row.name
     for row in fields(RunFacts)
-    if row.default is None and row.name not in ("label",)
+    if row.default is None and row.name not in ("label", "clock_uncertainty_ns")
 )  # fmt: skip
 """The facts that stand under `facts` in run.json."""
 _OF_STAMP = {
@@ -97,6 +99,22 @@ def stamp_facts(document: Mapping[str, Any]) -> Json:
     git = groups.get("identity", {}).get("fields", {}).get("git")
     found["dirty_tree"] = git.get("dirty") if isinstance(git, Mapping) else None
     return {name: value for name, value in found.items() if value is not None}
+
+
+def clock_uncertainty_ns(workers: Any) -> int | None:
+    """Of the worst of the workers that run.json tells of, what it has drifted since included; 0: there are none.
+
+    None where one of them was never asked for its time, or what is told of it cannot be read.
+    """
+    worst_ns = 0
+    for worker in workers or ():
+        clock = worker.get("clock") if isinstance(worker, Mapping) else None
+        told = clock if isinstance(clock, Mapping) else {}
+        off_ns, drift_ns = told.get("uncertainty_ns"), told.get("drift_ns", 0)
+        if not isinstance(off_ns, int) or not isinstance(drift_ns, int):
+            return None
+        worst_ns = max(worst_ns, off_ns + abs(drift_ns))
+    return worst_ns
 
 
 def facts_of(info: Mapping[str, Any], label: str | None, repeats: int | None = None) -> RunFacts:
@@ -119,5 +137,6 @@ def facts_of(info: Mapping[str, Any], label: str | None, repeats: int | None = N
         clean_tree=bool(info.get("clean_tree", False)),
         thresholds=Thresholds().override(info.get("thresholds") or {}),
         calibrated="ceiling_eps" in stated,
+        clock_uncertainty_ns=clock_uncertainty_ns(info.get("workers")),
         **stated,
     )

@@ -1,5 +1,7 @@
 """Rules about how a server's replies came: whether what was timed is a stream of tokens at all."""
 
+import numpy as np
+
 from results.columns import is_null
 from results.metrics import completed
 from results.remote import column, hidden_tokens, near
@@ -86,7 +88,34 @@ def chunked(case: Case) -> Ruling:
 
 
 def token_count_mismatch(case: Case) -> Ruling:
-    """The server's usage agrees with a tokenizer's count of what came, within 2 tokens or 2 %."""
+    """The server's usage is no smaller than the events that came, and within 2 tokens or 2 % of a tokenizer's count."""
+    against = _fewer_than_events(case)
+    by_tokenizer = _unlike_tokenizer(case)
+    if against is None or by_tokenizer.outcome is Outcome.WARNED:
+        return by_tokenizer
+    remedy = "mend the usage, or what cuts tokens in pieces on the way: TPOT, rates and lengths follow the usage"
+    return Ruling(Outcome.WARNED, against, remedy)
+
+
+def _fewer_than_events(case: Case) -> str | None:
+    """More events bore tokens than the usage counts. The other way round is no contradiction: an event may hold
+    several tokens, or wait for the rest of a letter. None: few replies are like that."""
+    recording = case.recording
+    usage, events = column(recording.requests, "told_output_tokens"), np.diff(recording.token_offsets)
+    told = case.counted & completed(recording) & ~is_null(usage)
+    against = told & (events > usage)
+    count, total = int(against.sum()), int(told.sum())
+    if count <= case.thresholds.unlike_count_fraction * total:
+        return None
+    nothing = int((against & (usage == 0)).sum())
+    of_nothing = f", {nothing} of them of no token at all" if nothing else ""
+    return (
+        f"the usage of {count} of {total} replies{of_nothing} is below what came: it says {int(usage[against].sum())} "
+        f"tokens, and {int(events[against].sum())} events bore some"
+    )
+
+
+def _unlike_tokenizer(case: Case) -> Ruling:
     requests = case.recording.requests
     usage, counted = column(requests, "told_output_tokens"), column(requests, "counted_tokens")
     compared = case.counted & completed(case.recording) & ~is_null(usage) & ~is_null(counted)

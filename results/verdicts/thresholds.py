@@ -41,6 +41,8 @@ class Thresholds:
     client_cpu_window_ns: int = _row(5_000_000_000, "ns", "CLIENT_SATURATED: the client's CPU is averaged over this")
     skew_fraction: float = _row(0.01, "of the run", "CLOCK_SKEW: wall and monotonic clock differ by more")
     skew_warn_fraction: float = _row(0.001, "of the run", "CLOCK_SKEW as a warning above it")
+    clock_uncertain_ns: int = _row(1_000_000, "ns", "CLOCK_UNCERTAIN: a worker's clock may be off by more")
+    clock_uncertain_ttft_ratio: float = _row(0.1, "of the median TTFT", "the same limit where it is the larger one")
     own_wait_fraction: float = _row(0.05, "of the run", "HOST_CONTENTION: the client itself waited for longer")
     billed_least_ratio: float = _row(0.5, "billed / wall time of the steps", "HOST_CONTENTION below it (charged)")
     billed_most_ratio: float = _row(1.05, "billed / wall time of the steps", "HOST_CONTENTION above it (charged)")

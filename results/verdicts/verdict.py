@@ -69,6 +69,7 @@ RULES: dict[str, Rule] = {
     "AUTOCORRELATED": load_rules.autocorrelated,
     "UNSTABLE": repeat_rules.unstable,
     "WARMUP_NOT_CONVERGED": repeat_rules.warmup_not_converged,
+    "CLOCK_UNCERTAIN": host_rules.clock_uncertain,
     "TOKEN_COUNT_MISMATCH": stream_rules.token_count_mismatch,
     "HIDDEN_TOKENS": stream_rules.hidden_reasoning,
     "SPECULATION_ON_RANDOM_TEXT": server_rules.speculation_on_random_text,

@@ -9,11 +9,12 @@ from typing import Any
 from engines.engine import Engine
 from loadgen.clock import make_clock
 from loadgen.config import from_texts
-from loadgen.drive import Decision, play_engine
+from loadgen.drive import play_engine
 from loadgen.engine_spec import make_engine
 from loadgen.session import execute, prepare
 from results.recording import RecordingPart
 from results.store import PartWriter, write_json
+from tests.engines.playing import Steering
 
 ENGINES = ("one-by-one", "static,batch=4", "continuous,batch=4")
 LOADS = ("4", "16", "burst")
@@ -100,23 +101,13 @@ def as_killed(folder: Path) -> None:
     write_json(folder / "run.json", {**info, "status": "running"})
 
 
-class NoLimits:
-    """A control that lets everything go on."""
-
-    timeout_ns = None
-    drain_ns = None
-
-    def __call__(self, now_ns: int, newest: RecordingPart | None) -> Decision:
-        return Decision.GO
-
-
 def _parts(folder: Path, config: dict[str, str]) -> list[RecordingPart]:
     prepared = prepare(from_texts(config))
     engine: Engine = make_engine(prepared.config.engine, prepared.config.clock, prepared.schedule)
     parts: list[RecordingPart] = []
     clock = make_clock("modelled", str(engine.describe()["cost_source"]))
     keep: Callable[[RecordingPart], None] = parts.append
-    play_engine(prepared.schedule, engine, clock, keep, NoLimits())
+    play_engine(prepared.schedule, engine, clock, keep, Steering())
     return parts
 
 

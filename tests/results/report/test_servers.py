@@ -49,6 +49,30 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_served(tmp_path_factory.mktemp("run") / "run", Served(answers(), scrapes=scrapes(), slots=4))
 
 
+@pytest.mark.parametrize(
+    ("clocks", "says"),
+    [
+        ([{"offset_ns": 7 * MS, "uncertainty_ns": 310_000, "shared": False}, {"uncertainty_ns": 0, "shared": True}],
+         "2 workers with clocks within 0.310 ms"),
+        ([{"uncertainty_ns": 0, "shared": True}], "1 worker on one clock"),
+        ([{}], "1 worker whose clocks are not all known"),
+    ],
+)  # fmt: skip
+def test_the_clocks_of_workers_stand_in_the_conditions(
+    tmp_path: Path, clocks: list[dict[str, object]], says: str
+) -> None:
+    """In the line, and each with its rank among the facts."""
+    workers = [{"rank": rank, "clock": clock} for rank, clock in enumerate(clocks)]
+    told = words(page_of(make_served(tmp_path / "run", Served(answers(), info={"workers": workers}))))
+    assert says in told
+    assert ("worker 0.clock.uncertainty_ns310000" in told) == ("0.310" in says)
+
+
+def test_one_clock_is_not_worth_a_word(found: Reading) -> None:
+    """Without workers there is none but the client's own."""
+    assert "worker" not in words(found)
+
+
 @pytest.fixture(scope="module")
 def found(run: Path) -> Reading:
     return page_of(run)

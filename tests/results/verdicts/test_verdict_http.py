@@ -149,6 +149,7 @@ HTTP_FIRES = {
     "TOKEN_COUNT_MISMATCH": lambda: (
         served(lambda due, tokens: stream_at(due, tokens, told={"counted_tokens": tokens + 3})), {}
     ),
+    "CLOCK_UNCERTAIN": lambda: (clean(), {"clock_uncertainty_ns": 3 * MS}),
     "HIDDEN_TOKENS": lambda: (served(some(stream_at, 300, hidden)), {}),
     "SPECULATION_ON_RANDOM_TEXT": lambda: (clean(), {"speculated": True}),
     "CACHE_UNEXPECTED": lambda: (
@@ -189,6 +190,7 @@ def test_a_clean_run_passes_everything():
         (("cache_state",), ["CACHE_UNEXPECTED"]),
         (("speculated",), ["SPECULATION_ON_RANDOM_TEXT"]),
         (("slots_observed",), ["NOT_OBSERVABLE"]),
+        (("clock_uncertainty_ns",), ["CLOCK_UNCERTAIN"]),
         (("pressure_fraction", "steal_fraction"), ["CONTENDED_HOST"]),
     ],
 )
@@ -476,3 +478,69 @@ def test_the_stamp_tells_its_facts():
         "wall_over_monotonic_ratio": 1.0, "pressure_fraction": 0.3, "governors": ["powersave"], "dirty_tree": True
     }  # fmt: skip
     assert stamp_facts({"groups": {"identity": {"fields": {"git": None}}}}) == {}
+
+
+def told(tokens, events, **more):
+    """One reply in 50 whose usage says so many tokens, of so many events of one token each."""
+
+    def wrong(due, _):
+        return stream_at(due, events, told={"told_output_tokens": tokens, "counted_tokens": NULL, **more}, asked=events)
+
+    return served(some(stream_at, 50, wrong))
+
+
+@pytest.mark.parametrize(("tokens", "events", "outcome"), [(5, 8, "warned"), (0, 8, "warned"), (8, 8, "passed")])
+def test_a_usage_below_the_events_that_came_is_a_mismatch(tokens, events, outcome):
+    """Nobody needs a tokenizer to see that 8 events that bore tokens are not 5 tokens, and not none."""
+    verdict = verdict_on(told(tokens, events))
+    assert verdict.checks["TOKEN_COUNT_MISMATCH"] == outcome
+    (finding,) = [one for one in verdict.warnings if one.code == "TOKEN_COUNT_MISMATCH"] or [None]
+    if finding is not None:
+        assert "24 of 1200 replies" in finding.text
+        assert f"{24 * tokens} tokens, and {24 * events} events" in finding.text
+        assert ("24 of them of no token" in finding.text) == (tokens == 0)
+
+
+@pytest.mark.parametrize("make", [fours, together, hidden])
+def test_fewer_events_than_tokens_are_no_mismatch(make):
+    """Several tokens in an event, a reply in one read, reasoning that was not sent."""
+    untold = served(lambda due, tokens: replace(one := make(due, tokens), told={**one.told, "counted_tokens": NULL}))
+    assert verdict_on(untold).checks["TOKEN_COUNT_MISMATCH"] == "too little to judge"
+
+
+def test_a_few_contradicting_usages_are_below_the_threshold():
+    """One in 300 is no more than the hundredth that may differ."""
+    recording = served(some(stream_at, 300, lambda due, tokens: stream_at(due, 8, told={"told_output_tokens": 5})))
+    assert verdict_on(recording).checks["TOKEN_COUNT_MISMATCH"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("off_ns", "first_ms", "outcome"),
+    [(MS, 5, "passed"), (MS + 1, 5, "warned"), (2 * MS, 20, "passed"), (2 * MS + 1, 20, "warned")],
+)
+def test_a_workers_clock_may_be_off_by_a_tenth_of_ttft_or_a_millisecond(off_ns, first_ms, outcome):
+    """The greater of both: 1 ms where TTFT is 5 ms, 2 ms where it is 20 ms."""
+    recording = served(lambda due, tokens: stream_at(due, tokens, first_ms=first_ms))
+    assert verdict_on(recording, clock_uncertainty_ns=off_ns).checks["CLOCK_UNCERTAIN"] == outcome
+
+
+CLOCK = {"offset_ns": 9 * S, "uncertainty_ns": 300_000, "round_trip_ns": 600_000, "shared": False}
+
+
+@pytest.mark.parametrize(
+    ("workers", "off_ns"),
+    [
+        (None, 0),
+        ([], 0),
+        ([{"rank": 0, "clock": {**CLOCK, "uncertainty_ns": 0, "shared": True}}], 0),
+        ([{"rank": 0, "clock": CLOCK}, {"rank": 1, "clock": {**CLOCK, "uncertainty_ns": 5}}], 300_000),
+        ([{"rank": 0, "clock": {**CLOCK, "drift_ns": -200_000}}, {"rank": 1, "clock": CLOCK}], 500_000),
+        ([{"rank": 0, "clock": CLOCK}, {"rank": 1, "clock": {**CLOCK, "uncertainty_ns": None}}], None),
+        ([{"rank": 0, "clock": {}}], None),
+        ([{"rank": 0}, 7], None),
+    ],
+)
+def test_the_clocks_of_workers_come_from_run_json(workers, off_ns):
+    """The worst counts, with its drift; where there are none there is one clock; one never measured is not known."""
+    info = {"clock": "real", "schedule_sha256": "0", "target": "http", "workers": workers}
+    assert facts_of(info, None).clock_uncertainty_ns == off_ns
