@@ -7,6 +7,14 @@ from dataclasses import dataclass
 
 from engines.rows import row_of
 
+MOST_DEVICES = 1024
+"""That a model is split over."""
+PLAUSIBLE = {
+    "peak_flop_per_s": (1e6, 1e18), "bandwidth_bytes_per_s": (1e6, 1e18), "memory_bytes": (1e6, 1e18),
+    "link_bytes_per_s": (1e6, 1e18), "link_latency_s": (0.0, 1.0),
+}  # fmt: skip
+"""What a device's numbers lie between: outside it they are slips of the pen, and steps of them no times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
@@ -22,6 +30,13 @@ class Hardware:
     """To the other devices, one way. 0: none."""
     link_latency_s: float = 0.0
     """Of one all-reduce, however short."""
+
+    def __post_init__(self) -> None:
+        """ValueError for a number that no device has; a link may be missing."""
+        for name, (low, high) in PLAUSIBLE.items():
+            value = getattr(self, name)
+            if not low <= value <= high and not (name == "link_bytes_per_s" and value == 0):
+                raise ValueError(f"hardware {self.name}: {name} = {value:g} is not from {low:g} to {high:g}")
 
 
 HARDWARE = {

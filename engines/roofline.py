@@ -13,7 +13,7 @@ from typing import Literal
 from engines.cost import ByteCount, DurationPs, HashExecutor
 from engines.engine import JSON
 from engines.executor import Mixture
-from engines.hardware import Hardware, hardware_of
+from engines.hardware import MOST_DEVICES, Hardware, hardware_of
 from engines.shapes import Shape, shape_of
 from results.slots import StepWork
 
@@ -23,6 +23,11 @@ ALL_REDUCES = 2
 NO_OVERHEAD = DurationPs(0)
 USABLE_FRACTION = 0.9
 """Of the memory, for weights and cache; the rest is for activations and the program."""
+LEAST_FRACTION = 0.0001
+"""Of a peak or of the memory: below it a step would take hours."""
+LONGEST_OVERHEAD_PS = 60 * PS_PER_S
+WEIGHTS_RATIO = 100
+"""By how much a rounded figure for all weights may differ from what they are counted to be, either way."""
 
 
 @dataclass(slots=True)
@@ -39,6 +44,12 @@ class Part:
         return max(self.read_ps, self.maths_ps) + self.overhead_ps
 
 
+def check_fraction(option: str, told_fraction: float, whole: str) -> None:
+    """ValueError for a share that is too small to mean anything, or more than all."""
+    if not LEAST_FRACTION <= told_fraction <= 1:
+        raise ValueError(f"{option}={told_fraction:g}: a share of the {whole} is from {LEAST_FRACTION:g} to 1")
+
+
 @dataclass(frozen=True, slots=True)
 class Efficiency:
     """How much of the peaks is reached, and what comes on top."""
@@ -52,11 +63,13 @@ class Efficiency:
     """For each row that is computed."""
 
     def __post_init__(self) -> None:
-        """ValueError for a share outside (0, 1]."""
+        """ValueError for a share or a duration that no machine has."""
         for name in ("bandwidth_fraction", "prefill_fraction", "decode_fraction"):
-            if not 0 < getattr(self, name) <= 1:
-                option = name.replace("_", "-")
-                raise ValueError(f"{option}={getattr(self, name)}: a share of the peak is above 0 and at most 1")
+            check_fraction(name.replace("_", "-"), getattr(self, name), "peak")
+        for name in ("step_overhead_ps", "row_overhead_ps"):
+            if not 0 <= getattr(self, name) <= LONGEST_OVERHEAD_PS:
+                option = name.removesuffix("_ps").replace("_", "-")
+                raise ValueError(f"{option}={getattr(self, name) / PS_PER_S:g}s: write 0s to 60s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +91,8 @@ class Roofline:
         self, hardware: Hardware, shape: Shape, tp: int = 1, efficiency: Efficiency | None = None,
         view: View | None = None,
     ) -> None:  # fmt: skip
-        """ValueError when tp is above 1 and the hardware has no link."""
-        if tp < 1 or (tp > 1 and not hardware.link_bytes_per_s):
-            raise ValueError(f"tp={tp}: {hardware.name} has no link to a second device, or tp is below 1")
+        """ValueError for a model that cannot be split over so many devices, or devices without a link."""
+        _check_split(hardware, shape, tp)
         self.hardware, self.shape, self.tp = hardware, shape, tp
         self._efficiency = told = efficiency or Efficiency()
         self._kv_copies = Fraction(max(tp, shape.kv_heads), shape.kv_heads)
@@ -88,7 +100,7 @@ class Roofline:
         bandwidth = Fraction(hardware.bandwidth_bytes_per_s) * Fraction(told.bandwidth_fraction) * tp
         embedding = shape.embedding_weights if view.reads_embedding and not shape.tied else 0
         weight_bytes = Fraction(shape.weight_bytes)
-        told_bytes = view.weights_bytes or shape.weights * weight_bytes
+        told_bytes = _told_bytes(view.weights_bytes, shape.weights * weight_bytes)
         scale = Fraction(told_bytes) / (shape.weights * weight_bytes)
         self._byte_ps = PS_PER_S / bandwidth
         self._shared_bytes = (shape.shared_weights + embedding) * weight_bytes * scale
@@ -170,8 +182,7 @@ class Roofline:
 
     def capacity_tokens(self, cache_bytes: int | None = None, memory_fraction: float = USABLE_FRACTION) -> int:
         """How many tokens the caches hold: what of the memory the weights leave. ValueError when they do not fit."""
-        if not 0 < memory_fraction <= 1:
-            raise ValueError(f"memory-fraction={memory_fraction}: a share of the memory is above 0 and at most 1")
+        check_fraction("memory-fraction", memory_fraction, "memory")
         if cache_bytes is None:
             weight_bytes = self.shape.weights * self.shape.weight_bytes
             cache_bytes = int(self.hardware.memory_bytes * self.tp * memory_fraction - weight_bytes)
@@ -181,7 +192,11 @@ class Roofline:
                     f"{self.hardware.name} offers {self.hardware.memory_bytes * self.tp * memory_fraction / 1e9:.1f} "
                     "GB: take more of them (tp=N) or another"
                 )
-        return int(cache_bytes // (Fraction(self.shape.token_kv_bytes) * self._kv_copies))
+        token_bytes = Fraction(self.shape.token_kv_bytes) * self._kv_copies
+        if cache_bytes < token_bytes:
+            raise ValueError(f"{cache_bytes} bytes of cache hold no token of {self.shape.name}: one takes "
+                             f"{float(token_bytes):g} bytes, give it a larger kv-cache")  # fmt: skip
+        return int(cache_bytes // token_bytes)
 
     def describe(self) -> Mapping[str, JSON]:
         """Model, hardware and every coefficient."""
@@ -231,6 +246,27 @@ class Roofline:
             round(calls * Fraction(self.hardware.link_latency_s) * PS_PER_S),
             round(calls * token_bytes * PS_PER_S / Fraction(self.hardware.link_bytes_per_s)),
         )
+
+
+def _check_split(hardware: Hardware, shape: Shape, tp: int) -> None:
+    splits = shape.splits(MOST_DEVICES)
+    if tp not in splits:
+        over = ", ".join(map(str, splits))
+        raise ValueError(f"tp={tp}: {shape.name}, of {shape.heads} heads and {shape.kv_heads} for keys and values, "
+                         f"splits over {over} devices")  # fmt: skip
+    if tp > 1 and not hardware.link_bytes_per_s:
+        raise ValueError(f"tp={tp}: {hardware.name} has no link to a second device: leave tp at 1")
+
+
+def _told_bytes(told_bytes: int | None, counted_bytes: Fraction) -> Fraction:
+    """All weights as they were told, or as they are counted. ValueError for another model's."""
+    if told_bytes is None:
+        return counted_bytes
+    least, most = counted_bytes / WEIGHTS_RATIO, counted_bytes * WEIGHTS_RATIO
+    if not least <= told_bytes <= most:
+        span = f"{float(least) / 1e6:.1f}MB to {float(most) / 1e6:.0f}MB"
+        raise ValueError(f"weights={told_bytes}B: this model's are {float(counted_bytes) / 1e6:.0f}MB, write {span}")
+    return Fraction(told_bytes)
 
 
 class RooflineExecutor(HashExecutor):

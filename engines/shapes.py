@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from engines.rows import row_of
 
+MOST_WEIGHTS = 10**15
+LEAST_BYTES, MOST_BYTES = 0.01, 16.0
+"""Of one weight, or one number in the cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -37,9 +41,25 @@ class Shape:
     """Of one number in the cache."""
 
     def __post_init__(self) -> None:
-        """ValueError for a token that goes through more experts than there are."""
+        """ValueError for a token that goes through more experts than there are, and for what no model is like."""
+        for name in ("weight_bytes", "kv_bytes"):
+            if not LEAST_BYTES <= getattr(self, name) <= MOST_BYTES:
+                told = f"{name} = {getattr(self, name):g}"
+                raise ValueError(f"model {self.name}: {told} is not from {LEAST_BYTES:g} to {MOST_BYTES:g}")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"model {self.name}: heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
+        if self.weights > MOST_WEIGHTS:
+            raise ValueError(f"model {self.name} has {self.weights:.3g} weights: at most {MOST_WEIGHTS:g}")
         if self.active_experts > self.experts:
             raise ValueError(f"model {self.name}: active_experts = {self.active_experts} of {self.experts} experts")
+
+    def splits(self, most_devices: int) -> list[int]:
+        """Over how many devices it can be split: as many heads on each, and as many copies of each key-value head."""
+        return [
+            devices
+            for devices in range(1, min(self.heads, most_devices) + 1)
+            if not self.heads % devices and (not self.kv_heads % devices or not devices % self.kv_heads)
+        ]
 
     @property
     def embedding_weights(self) -> int:

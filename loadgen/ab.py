@@ -4,7 +4,6 @@ Six pairs, extended to ten when they do not decide; a number of pairs that was a
 folder of its own; `tokenload compare FOLDER` reads the session again.
 """
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,15 +13,18 @@ from typing import Any
 from loadgen.ab_options import AbOptions
 from loadgen.config import RunConfig, check, to_json
 from loadgen.option import parse_target
+from loadgen.run_folders import new_folder
 from loadgen.session import Prepared, execute, prepare, utc_text
 from loadgen.stopped import StoppedError
 from loadgen.sweep import is_address
+from results.comparison.conditions import check_allowed
 from results.comparison.decision import UNRESOLVED
 from results.comparison.document import compare
 from results.comparison.pairing import pair_up
 from results.comparison.trials import Side, Trial, read_trial
 from results.gates import LEAST_REQUESTS, Gate
 from results.paired import STAGES
+from results.stamp.given import workload_facts
 from results.store import COMPLETE, RUNNING, STOPPED, write_json
 
 SCHEMA_VERSION = 1
@@ -51,16 +53,19 @@ class Session:
         return f"A: {self.specs[0]}", f"B: {self.specs[1]}"
 
 
-def plan_ab(config: RunConfig, chosen: AbOptions, share_cache: bool) -> Session:
-    """ValueError in one line where a side is missing or cannot be made, or the runs would be too short."""
+def plan_ab(config: RunConfig, chosen: AbOptions, share_cache: bool, allowed: tuple[str, ...] = ()) -> Session:
+    """ValueError in one line where a side is missing or cannot be made, the runs would be too short, or a field
+    that is allowed to differ is none."""
     if not chosen.a or not chosen.b:
         raise ValueError("ab needs two sides: --a SPEC and --b SPEC, engines or addresses of servers")
     specs = (_spec(chosen.a), _spec(chosen.b))
     started = datetime.now(UTC)
-    folder = Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-ab-{secrets.token_hex(3)}"
+    folder = new_folder(config.out, started, "ab")
     session = Session(folder, config, specs, chosen.pairs, share_cache, utc_text(started))
     for side in (0, 1):
-        requests = len(_prepared(session, side, 0).schedule)
+        schedule = _prepared(session, side, 0).schedule
+        check_allowed(allowed, {"groups": {"workload": {"fields": workload_facts(schedule)}}})
+        requests = len(schedule)
         if requests < LEAST_REQUESTS:
             raise ValueError(f"{requests} requests a run decide nothing: ask for --requests {LEAST_REQUESTS} or more")
     return session

@@ -5,7 +5,6 @@ search that was stopped goes on from it.
 """
 
 import json
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from loadgen.capacity_options import BRACKET_REQUESTS, REQUESTS, SEEDS, Capacity
 from loadgen.config import RunConfig, check, from_texts, to_json
 from loadgen.probe import probe
 from loadgen.rate_search import Capacity, Effort, find_capacity
+from loadgen.run_folders import new_folder
 from loadgen.session import execute, prepare, utc_text
 from loadgen.stopped import StoppedError
 from results.gates import LEAST_REQUESTS
@@ -76,7 +76,7 @@ def plan_capacity(config: RunConfig, chosen: CapacityOptions, quick: bool) -> Se
     if chosen.requests is not None and chosen.requests < LEAST_REQUESTS:
         raise ValueError(f"--requests {chosen.requests}: a probe of fewer than {LEAST_REQUESTS} requests shows nothing")
     started = datetime.now(UTC)
-    folder = Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-capacity-{secrets.token_hex(3)}"
+    folder = new_folder(config.out, started, "capacity")
     return Search(folder, config, chosen, quick, _start_rps(config, chosen), utc_text(started))
 
 

@@ -1,14 +1,24 @@
 """Which options contradict each other, and which need one another. One line names the remedy."""
 
 from loadgen.config_table import RunConfig, options
+from loadgen.option import unique
 
 
 def check(config: RunConfig) -> None:
     """ValueError when options contradict each other or something is missing."""
+    _check_thresholds(config)
     _check_arrivals(config)
     _check_source(config)
     _check_target(config)
     _check_modelled(config)
+
+
+def _check_thresholds(config: RunConfig) -> None:
+    """A line is drawn in one place."""
+    try:
+        unique(config.threshold)
+    except ValueError as error:
+        raise ValueError(f"--threshold: {error}") from None
 
 
 def _check_arrivals(config: RunConfig) -> None:

@@ -77,11 +77,13 @@ def make_engine(
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
     """Name and options of a spec."""
     name, *rest = (part.strip() for part in spec.split(","))
-    options = {}
+    options: dict[str, str] = {}
     for part in rest:
         key, separator, value = part.partition("=")
         if not separator or not key or not value:
             raise ValueError(f"{part!r} in engine {spec!r} is not an option: write key=value")
+        if key in options:
+            raise ValueError(f"engine {spec!r} gives {key} twice: keep one of {key}={options[key]} and {part}")
         options[key] = value
     return name, options
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from loadgen.units import parse_count, parse_number
 CONTEXT_POLICIES = ("error", "drop", "clip-prompt", "clip-output")
 LOWEST_CV, HIGHEST_CV = 0.01, 100.0
 SECRET_NAMES = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
+SHOWN_CHARACTERS = 200
 FROM_ENVIRONMENT = "env:"
 
 
@@ -79,11 +80,22 @@ def parse_context(text: str) -> tuple[int, str]:
 
 
 def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
-    """`time=ts,prompt=in,output=out`: what a trace's columns are called."""
+    """`time=ts,prompt=in,output=out`: what a trace's columns are called, each once."""
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name in ("time", "prompt", "output") and separator and column for name, separator, column in pairs):
         raise ValueError(f"{text!r} does not name columns: write time=COLUMN,prompt=COLUMN,output=COLUMN")
-    return tuple((name, column) for name, _, column in pairs)
+    columns = unique([(name, column) for name, _, column in pairs])
+    return tuple(columns.items())
+
+
+def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Values by name. ValueError for a name that is given twice: which of its values is meant, nobody can tell."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"{name[:SHOWN_CHARACTERS]!r} is given twice: keep one of its values")
+        values[name] = value
+    return values
 
 
 def parse_cv(text: str) -> float:
@@ -106,9 +118,7 @@ def parse_load(text: str) -> tuple[str, float]:
 def parse_loads_text(text: str) -> str:
     """`auto` or a list of loads: checked now, kept as written."""
     if text != "auto":
-        loads = [part.strip() for part in text.split(",")]
-        for load in loads:
-            parse_load(load)
+        loads = [parse_load(part.strip()) for part in text.split(",")]
         if len(set(loads)) != len(loads):
             raise ValueError(f"{text!r} names a load twice")
     return text
@@ -156,7 +166,8 @@ def parse_json_object(text: str) -> str:
         document = json.loads(text)
         json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise ValueError(f"{text[:200]!r} is not JSON") from None
+        raise ValueError(f"{text[:SHOWN_CHARACTERS]!r} is not JSON") from None
+    json.loads(text, object_pairs_hook=unique)
     if not isinstance(document, dict):
         raise ValueError(f"{text!r} is not a JSON object: write {{\"field\": value}}")
     return text

@@ -17,6 +17,7 @@ from results.schedule import Schedule
 from results.server.of_run import server_of_run
 from results.slo import parse_slo
 from results.store import COMPLETE, Run, digest, json_sha256, load_run
+from results.summary import SCHEMA_VERSION
 from results.verdicts.judged import judged
 from results.verdicts.run_facts import facts_of
 
@@ -108,7 +109,16 @@ def _rebuilt(run: Run, stored: Json, text: str) -> tuple[str, ...]:
         return ()
     found = differences(stored, json.loads(json.dumps(fresh, default=str)))
     what = "; ".join(found[:3]) if found else "figures that only one of the two versions knows"
-    return (f"the summary rebuilt from the rows is not the stored one: {what}",)
+    return (f"the summary rebuilt from the rows is not the stored one: {what} ({versions(run.info, stored)})",)
+
+
+def versions(info: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """Who wrote a summary, who reads it, and where its figures stand as they are made now."""
+    from importlib.metadata import version
+
+    first = f"tokenload {info.get('tokenload_version')}, summary schema {summary.get('schema_version')}"
+    again = f"{version('tokenload')}, schema {SCHEMA_VERSION}"
+    return f"written by {first}, read by {again}; tokenload report FOLDER makes its page from the rows anew"
 
 
 def _recipe(path: Path) -> Json:

@@ -2,17 +2,46 @@
 
 from dataclasses import dataclass
 
+from engines.hardware import MOST_DEVICES
 from loadgen.capacity_options import PERCENT, parse_share
 from loadgen.option import choice, row
 from loadgen.units import BYTES_PER_UNIT, parse_bytes, parse_count, parse_number
 
-BYTES_PER_GB = BYTES_PER_UNIT["GB"]
+BYTES_PER_GB, BYTES_PER_MB = BYTES_PER_UNIT["GB"], BYTES_PER_UNIT["MB"]
+SLOWEST_BYTES, FASTEST_BYTES = BYTES_PER_MB, 100_000 * BYTES_PER_GB
+"""A second, of a --link."""
+MOST_IN_ALL = 65_536
+"""Devices of a fleet."""
 ROUTER_NAMES = ("round-robin", "least-loaded", "session")
 
 
 def parse_counts(text: str) -> tuple[int, ...]:
     """`1,2,4`: each once, in ascending order."""
     return tuple(sorted({parse_count(part.strip()) for part in text.split(",")}))
+
+
+def parse_degrees(text: str) -> tuple[int, ...]:
+    """As `parse_counts`, of devices that a model may be split over."""
+    degrees = parse_counts(text)
+    if degrees[-1] > MOST_DEVICES:
+        raise ValueError(f"{text!r}: a model is split over 1 to {MOST_DEVICES} devices")
+    return degrees
+
+
+def parse_devices(text: str) -> int:
+    """As many as a fleet can be played with."""
+    devices = parse_count(text)
+    if devices > MOST_IN_ALL:
+        raise ValueError(f"{text!r}: a fleet has 1 to {MOST_IN_ALL} devices")
+    return devices
+
+
+def parse_link(text: str) -> int:
+    """Bytes a second: from a slow network to more than any link has."""
+    second_bytes = parse_bytes(text)
+    if not SLOWEST_BYTES <= second_bytes <= FASTEST_BYTES:
+        raise ValueError(f"{text!r} a second must be from {show_size(SLOWEST_BYTES)} to {show_size(FASTEST_BYTES)}")
+    return second_bytes
 
 
 def show_counts(counts: tuple[int, ...]) -> str:
@@ -35,7 +64,10 @@ def show_pools(pools: tuple[tuple[int, int], ...]) -> str:
 
 def show_size(size_bytes: int) -> str:
     """What `parse_bytes` reads."""
-    return f"{size_bytes // BYTES_PER_GB}GB" if size_bytes % BYTES_PER_GB == 0 else f"{size_bytes}B"
+    for unit, unit_bytes in (("GB", BYTES_PER_GB), ("MB", BYTES_PER_MB)):
+        if size_bytes % unit_bytes == 0:
+            return f"{size_bytes // unit_bytes}{unit}"
+    return f"{size_bytes}B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +89,7 @@ class PlanOptions:
         "--batch", parse_counts, "batch sizes to try", "engine", (8, 32, 128, 256), unit="LIST", show=show_counts
     )
     degrees: tuple[int, ...] = row(
-        "--tp", parse_counts, "tensor parallel degrees to try", "engine", (1, 2, 4, 8), unit="LIST", show=show_counts
+        "--tp", parse_degrees, "tensor parallel degrees to try", "engine", (1, 2, 4, 8), unit="LIST", show=show_counts
     )
     pools: tuple[tuple[int, int], ...] = row(
         "--pools", parse_pools, "also fleets in two pools: so many replicas for prompts to so many for answers",
@@ -68,10 +100,10 @@ class PlanOptions:
         unit="SPEC",
     )  # fmt: skip
     link_bytes: int = row(
-        "--link", parse_bytes, "a second between --pools, of each device", "engine", 50_000_000_000, unit="SIZE",
+        "--link", parse_link, "a second between --pools, of each device", "engine", 50_000_000_000, unit="SIZE",
         show=show_size,
     )  # fmt: skip
-    most_devices: int = row("--devices", parse_count, "at most so many in all", "engine", 64, unit="N", show=str)
+    most_devices: int = row("--devices", parse_devices, "at most so many in all", "engine", 64, unit="N", show=str)
     dearer_ratio: float = row(
         "--dearer", parse_number, "try what costs up to so many times the cheapest", "engine", 2.0, unit="X", show=repr
     )

@@ -28,7 +28,7 @@ WITHOUT_BATCH = ("one-by-one", "naive")
 PREFILLED = "decode-only"
 BOUGHT = {"executor", "hardware", "model", "tp"}
 """What a plan puts into the spec itself."""
-NOT_THERE = ("take more of them", "has no link")
+NOT_THERE = ("take more of them", "has no link", "splits over")
 """What is said of a replica that this hardware cannot be, where another may."""
 
 

@@ -4,7 +4,6 @@ The outcome is a verdict of a test of equivalence, REPRODUCED, DIFFERS or INCONC
 """
 
 import json
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.config import RunConfig
-from loadgen.original import Original, regenerated
+from loadgen.original import Original, regenerated, versions
+from loadgen.run_folders import new_folder
 from loadgen.session import Outcome, execute, prepare, utc_text
 from loadgen.stopped import StoppedError
 from results.comparison.conditions import Difference, differences, refuse, together
@@ -26,7 +26,8 @@ from results.store import load_run, write_json
 SCHEMA_VERSION = 1
 RUNS = 5
 MODELLED = "modelled"
-BIT_FOR_BIT = ("schedule.parquet", "requests.parquet", "tokens.parquet", "steps.parquet", "summary.json")
+ROWS = ("schedule.parquet", "requests.parquet", "tokens.parquet", "steps.parquet")
+BIT_FOR_BIT = (*ROWS, "summary.json")
 """Files that two modelled runs of one config have in common to the byte."""
 Json = dict[str, Any]
 Progress = Callable[[str, int, int], None]
@@ -54,7 +55,7 @@ def plan_reproductions(
     for original in originals:
         regenerated(original)
     started = datetime.now(UTC)
-    folder = Path(out) / f"{started:%Y%m%dT%H%M%SZ}-reproduce-{secrets.token_hex(3)}"
+    folder = new_folder(out, started, "reproduce")
     places = [folder / "points" / f"{number:03d}" for number in range(len(originals))]
     one_of = zip(originals, places if len(originals) > 1 else [folder], strict=True)
     return folder, tuple(Reproduction(one, place, count, margin_ratio, utc_text(started)) for one, place in one_of)
@@ -85,7 +86,7 @@ def run_reproduction(one: Reproduction, progress: Progress, allowed: tuple[str, 
         one.outcomes.append(outcome)
         found = together([found, differences(one.original.conditions, _conditions(outcome))])
         refuse(found, allowed, one.original.name, "this machine's run")
-        if config.clock == MODELLED and _identical(one.original, outcome):
+        if config.clock == MODELLED and _settled(one.original, outcome):
             break  # bit for bit, and so would be all others
     document = judge(one, found)
     write_json(one.folder / "reproduce.json", document)
@@ -111,9 +112,13 @@ def judge(one: Reproduction, found: Sequence[Difference]) -> Json:
     likened = liken(one.original.summary, [outcome.summary for outcome in one.outcomes], one.margin_ratio)
     outputs = _outputs(one)
     identical = all(_identical(one.original, outcome) for outcome in one.outcomes)
-    if identical:
+    settled = all(_settled(one.original, outcome) for outcome in one.outcomes)
+    if settled:
         likened = [_bit_for_bit(figure) for figure in likened]
-    verdict, why = _verdict(one, likened, outputs, identical)
+    verdict, why = _verdict(one, likened, outputs, settled)
+    if settled and not identical:
+        more = "" if one.original.faults else f": {versions(one.original.info, one.original.summary)}"
+        why = f"{why}; its summary alone is another file{more}"
     kinds = (IDENTITY, PERFORMANCE, INFO)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -143,9 +148,9 @@ def subject_of(config: RunConfig) -> str:
     return f"{config.target or config.engine} at {load}, seed {config.seed}"
 
 
-def _verdict(one: Reproduction, likened: list[Likened], outputs: Json | None, identical: bool) -> tuple[Likeness, str]:
+def _verdict(one: Reproduction, likened: list[Likened], outputs: Json | None, settled: bool) -> tuple[Likeness, str]:
     """Bytes settle it; wrong answers settle it; then the figures do."""
-    if identical:
+    if settled:
         return Likeness.REPRODUCED, "the rows of every new run are those of the first, bit for bit"
     if outputs is not None and outputs["same"] is False:
         return Likeness.DIFFERS, f"the outputs are not the same: {outputs['text']}"
@@ -173,10 +178,16 @@ def _outputs(one: Reproduction) -> Json | None:
     return same_outputs(first, again, is_greedy(one.original.info))
 
 
-def _identical(original: Original, outcome: Outcome) -> bool:
+def _settled(original: Original, outcome: Outcome) -> bool:
+    """The same rows, and figures that agree to the last bit: a summary of another version may have others beside."""
+    figures = liken(original.summary, [outcome.summary])
+    return _identical(original, outcome, ROWS) and all(one.again == (one.first,) for one in figures)
+
+
+def _identical(original: Original, outcome: Outcome, files: Sequence[str] = BIT_FOR_BIT) -> bool:
     told = original.info.get("files_sha256")
     again = json.loads((outcome.folder / "run.json").read_text())["files_sha256"]
-    names = [name for name in BIT_FOR_BIT if isinstance(told, dict) and name in told]
+    names = [name for name in files if isinstance(told, dict) and name in told]
     return bool(names) and all(told[name] == again.get(name) for name in names) if isinstance(told, dict) else False
 
 

@@ -19,7 +19,6 @@ from results.schedule import make_schedule
 from results.slots import WORK_COLUMNS, StepWork
 
 PS_PER_S = 10**12
-NS_PER_S = 10**9
 MOST_ROWS = 1024
 """Slots of the engine that is filled until the cache is full."""
 DECODE = KINDS.index("decode")

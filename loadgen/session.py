@@ -1,7 +1,5 @@
 """One run: from a config to a run folder. Prepare, play, write; stopped by Ctrl-C, it writes what there is."""
 
-import re
-import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +9,7 @@ from urllib.parse import urlsplit
 
 from loadgen.config import RunConfig, to_full_json, to_json
 from loadgen.player import EnginePlayer, Player
+from loadgen.run_folders import new_folder
 from loadgen.steering import Emit, Progress, Steering, listening
 from loadgen.workload import build_schedule
 from results.conditions import Stamp, begin_stamp, finish, start_again, unfinished
@@ -179,11 +178,9 @@ def _info(prepared: Prepared, started: datetime) -> Json:
 
 
 def _new_folder(config: RunConfig, started: datetime) -> Path:
-    """<out>/<UTC>-<name>-<6 hex>."""
+    """Called after what is under load, unless --name says otherwise."""
     subject = urlsplit(config.target).netloc if config.target else config.engine.partition(",")[0].rpartition("/")[2]
-    asked = config.name or subject
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", asked).strip(".-")
-    return Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-{name}-{secrets.token_hex(3)}"
+    return new_folder(config.out, started, config.name or subject)
 
 
 def utc_text(moment: datetime) -> str:

@@ -5,7 +5,6 @@ alike. A sweep that was stopped or killed goes on where it was.
 """
 
 import json
-import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import numpy as np
 from loadgen.config import RunConfig, check, from_texts, key_of, options, parse_load, to_json
 from loadgen.probe import Speed, probe
 from loadgen.repeats import by_point
+from loadgen.run_folders import new_folder
 from loadgen.session import Prepared, execute, prepare, utc_text
 from loadgen.streams import uniforms
 from loadgen.units import NS_PER_S
@@ -74,7 +74,7 @@ def plan_sweep(config: RunConfig, engines: tuple[str, ...], rates: str, repeats:
     started = datetime.now(UTC)
     speeds = {engine: probe(config, engine) for engine in engines if not is_address(engine)}
     loads = _auto(config, speeds) if rates == "auto" else tuple(part.strip() for part in rates.split(","))
-    folder = Path(config.out) / f"{started:%Y%m%dT%H%M%SZ}-sweep-{secrets.token_hex(3)}"
+    folder = new_folder(config.out, started, "sweep")
     points: list[Point] = []
     for repeat in range(repeats):
         for engine, load in _shuffled([(engine, load) for load in loads for engine in engines], config.seed, repeat):

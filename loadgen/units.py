@@ -13,6 +13,7 @@ LONGEST_PS = 1_000 * PS_PER_HOUR
 MOST_COUNTED = 100_000_000
 SMALLEST, LARGEST = 1e-6, 1e9
 BYTES_PER_UNIT = {"B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+MOST_BYTES = 10**18
 _SIZE = re.compile(r"([0-9]*\.?[0-9]+)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z]+)")
 
@@ -46,7 +47,10 @@ def parse_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[2] not in BYTES_PER_UNIT:
         raise ValueError(f"{text!r} is not a size: write a number with {', '.join(BYTES_PER_UNIT)}, as in 53GB")
-    return round(Fraction(Decimal(match[1])) * BYTES_PER_UNIT[match[2]])
+    size_bytes = round(Fraction(Decimal(match[1])) * BYTES_PER_UNIT[match[2]])
+    if not 1 <= size_bytes <= MOST_BYTES:
+        raise ValueError(f"{text!r} must be a size from 1B to {MOST_BYTES // BYTES_PER_UNIT['TB']}TB")
+    return size_bytes
 
 
 def parse_span_ns(text: str) -> tuple[int, int]:

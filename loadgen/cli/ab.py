@@ -36,12 +36,15 @@ def ab(ctx: click.Context, /, as_json: bool, fail_on: tuple[str, ...], **given: 
     with one_line_errors():
         from loadgen.ab import plan_ab, run_ab
         from loadgen.cli.compare_view import exit_of, print_comparison, write_files
+        from loadgen.cli.gating import check_files
         from loadgen.cli.quiet_progress import QuietProgress
         from loadgen.stopped import StoppedError
         from results.gates import parse_gates
 
         gates = tuple(gate for text in fail_on for gate in parse_gates(text))
-        session = plan_ab(read_config(given, complete=False), read_rows(AbOptions, given), given["share_cache"])
+        check_files(given["junit_file"], given["markdown_file"])
+        config, chosen = read_config(given, complete=False), read_rows(AbOptions, given)
+        session = plan_ab(config, chosen, given["share_cache"], given["allow"])
         click.echo(f"folder {session.folder}", err=True)
         try:
             with QuietProgress() as progress:

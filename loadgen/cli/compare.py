@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from loadgen.cli.gating import check_files
 from loadgen.cli.options import one_line_errors
 
 
@@ -47,6 +48,7 @@ def compare(
         from results.comparison.trials import read_sides
         from results.gates import parse_gates
 
+        check_files(junit_file, markdown_file)
         gates = [gate for text in fail_on for gate in parse_gates(text)]
         sides = read_sides(tuple(Path(folder) for folder in folders), parse_slo_text(slo) if slo else None)
         document = compared(sides, gates, allow)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loadgen.cli.options import one_line_errors
+from loadgen.cli.places import file_place
 
 if TYPE_CHECKING:
     from results.fitting import Fit
@@ -33,10 +34,11 @@ def fit(folder: str, out: str, as_json: bool) -> None:
         from results.fitting_streams import fit_streams
         from results.store import INCOMPLETE, load_run
 
+        path = file_place("--out", out, "fitted.toml")
         run = load_run(Path(folder))
         streamed = run.recording.token_t_ns is not None
         fitted = fit_streams(run.recording) if streamed else fit_steps(run.recording.steps)
-        _write(Path(out), fitted, str(run.info.get("clock")), run.folder.name)
+        _write(path, fitted, str(run.info.get("clock")), run.folder.name)
     codes = [one["code"] for one in (run.info.get("verdict") or {}).get("invalid", ())]
     invalid = [run.label, *codes] if run.label == INCOMPLETE else codes
     if as_json:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from loadgen.cli.places import file_place
+
 if TYPE_CHECKING:
     from results.gates import Gate
 
@@ -19,8 +21,9 @@ def gate_options(command: Command) -> Command:
     return click.option("--fail-on", multiple=True, metavar="GATES", help="what must not be: 'ttft_p99>500ms'")(command)
 
 
-def read_gates(texts: Sequence[str]) -> "tuple[Gate, ...]":
-    """Before anything runs. ValueError for one that cannot be read, or that needs a baseline."""
+def read_gates(texts: Sequence[str], junit_file: str | None = None) -> "tuple[Gate, ...]":
+    """Before anything runs. ValueError for one that cannot be read or needs a baseline, or no place for --junit."""
+    check_files(junit_file)
     if not texts:
         return ()
     from results.gates import parse_gates, refuse_relative
@@ -28,6 +31,13 @@ def read_gates(texts: Sequence[str]) -> "tuple[Gate, ...]":
     gates = tuple(gate for text in texts for gate in parse_gates(text))
     refuse_relative(gates)
     return gates
+
+
+def check_files(junit_file: str | None, markdown_file: str | None = None) -> None:
+    """Whether the files for a CI system can be written, before anything runs. ValueError in one line."""
+    for flag, file, example in (("--junit", junit_file, "gates.xml"), ("--markdown", markdown_file, "comparison.md")):
+        if file is not None:
+            file_place(flag, file, example)
 
 
 def judge_points(

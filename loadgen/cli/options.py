@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from loadgen.cli.exit_codes import Exit
+from loadgen.cli.places import folder_place
 from loadgen.config import RunConfig, from_texts, key_of, options
 from loadgen.config_table import GROUPS
-from loadgen.option import Option
+from loadgen.option import Option, unique
+from loadgen.run_folders import check_name
 from loadgen.units import parse_count
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -31,12 +33,16 @@ INSTEAD_OF = {
 """Flag -> saved options that it takes the place of."""
 NO_THREAD = "can't start new thread"
 """What Python says then; it has no class of its own for it."""
+TOO_LARGE = "too large to convert"
+"""What Python says of a number that 64 bits do not hold."""
+FEWER_BITS = "a run ends after at most 2,562 hours of modelled time; ask for fewer tokens, or for faster hardware"
 ELSEWHERE = "name another place, as with --out"
 DISK_REMEDIES = {
     errno.ENOSPC: f"make room, or {ELSEWHERE}",
     errno.EDQUOT: f"make room, or {ELSEWHERE}",
-    errno.EROFS: ELSEWHERE,
-    errno.ENOTDIR: ELSEWHERE,
+    **dict.fromkeys((errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES), ELSEWHERE),
+    errno.ENOENT: "see how it is written, or make the folder that it is to be in",
+    errno.ENAMETOOLONG: "give a shorter name",
 }
 
 
@@ -112,13 +118,20 @@ def read_config(given: Mapping[str, Any], complete: bool = True) -> RunConfig:
     for flag in flags:
         for other in INSTEAD_OF.get(flag, ()):
             texts.pop(other, None)
-    return from_texts({**texts, **flags}, complete)
+    config = from_texts({**texts, **flags}, complete)
+    if "out" in given:  # a command that has the option writes there
+        folder_place("--out", config.out, "runs")
+    if "name" in given and config.name is not None:
+        check_name(config.name)
+    return config
 
 
 def closed_loads(text: str) -> str:
     """`4,8` of --concurrency as loads of a sweep: closed:4,closed:8. ValueError names the option."""
     try:
-        return ",".join(f"closed:{parse_count(part.strip())}" for part in text.split(","))
+        counts = [parse_count(part.strip()) for part in text.split(",")]
+        unique([(str(count), count) for count in counts])
+        return ",".join(f"closed:{count}" for count in counts)
     except ValueError as error:
         raise ValueError(f"--concurrency: {error}") from None
 
@@ -143,7 +156,11 @@ def one_line_errors() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted("interrupted before there was anything to write") from None
-    except (MemoryError, OverflowError, RecursionError) as error:
+    except OverflowError as error:
+        if TOO_LARGE not in str(error):
+            raise InputError(f"too large for this machine: {error or type(error).__name__}") from error
+        raise InputError(f"a number has grown beyond 64 bits: {FEWER_BITS}") from error
+    except (MemoryError, RecursionError) as error:
         raise InputError(f"too large for this machine: {error or type(error).__name__}") from error
     except RuntimeError as error:
         if NO_THREAD not in str(error):
@@ -166,11 +183,16 @@ def _saved(path: Path) -> dict[str, Any]:
     """The config in a run folder, a run.json or a file of options."""
     file = path / "run.json" if path.is_dir() else path
     try:
-        document = json.loads(file.read_text())
+        text = file.read_text()
+        document = json.loads(text)
     except FileNotFoundError:
         raise ValueError(f"--config: no file {str(file)!r}") from None
     except ValueError:
         raise ValueError(f"--config: {str(file)!r} is not JSON") from None
+    try:
+        json.loads(text, object_pairs_hook=unique)
+    except ValueError as error:
+        raise ValueError(f"--config: {str(file)!r}: {error}") from None
     texts = document.get("config", document) if isinstance(document, dict) else None
     if not isinstance(texts, dict):
         raise ValueError(f"--config: {str(file)!r} holds no options")

@@ -8,6 +8,7 @@ import click
 
 from loadgen.cli.exit_codes import Exit
 from loadgen.cli.options import GroupedCommand, config_options, one_line_errors, read_config, read_rows
+from loadgen.cli.places import file_place
 from loadgen.plan_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ def plan(ctx: click.Context, /, out: str, as_json: bool, **given: Any) -> None:
         from results.slo import parse_slo
 
         options, config = read_rows(PlanOptions, given), read_config(given)
+        page = file_place("--out", out, "plan.html", makes_folders=True)
         schedule, slo = build_schedule(config), parse_slo(config.slo or "")
         found = search(schedule, slo, options, lambda tried: click.echo(_line(tried), err=True))
         document = _document(found, options, str(slo), len(schedule), schedule.sha256)
-        path = _write(Path(out), found, document)
+        path = _write(page, found, document)
     if as_json:
         click.echo(json.dumps({"page": str(path), **document}))
     else:

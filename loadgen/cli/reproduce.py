@@ -8,6 +8,7 @@ import click
 
 from loadgen.cli.exit_codes import Exit
 from loadgen.cli.options import one_line_errors
+from loadgen.cli.places import folder_place
 
 
 @click.command()
@@ -36,9 +37,12 @@ def reproduce(ctx: click.Context, /, original: str, point: str | None, as_json: 
         from loadgen.original import read_originals
         from loadgen.reproduce import plan_reproductions, run_reproductions
         from loadgen.stopped import StoppedError
+        from results.comparison.conditions import check_allowed
 
         margin = parse_share(given["margin"])
+        folder_place("--out", given["out"], "runs")
         originals = read_originals(Path(original), point)
+        check_allowed(given["allow"], *(one.conditions for one in originals))
         folder, planned = plan_reproductions(originals, given["out"], given["count"], margin)
         for line in dict.fromkeys(line for one in originals for line in one.checks):
             click.echo(line, err=True)

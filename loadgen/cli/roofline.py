@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engines.hardware import MOST_DEVICES
 from loadgen.cli.options import one_line_errors
+from loadgen.cli.places import file_place
 
 if TYPE_CHECKING:
     from loadgen.published import Figure
@@ -27,7 +29,7 @@ NOTE = (
 @click.command()
 @click.option("--hardware", metavar="NAME|FILE.toml", help="h100-sxm unless told; a wrong name lists all")
 @click.option("--model", metavar="NAME|FILE.toml", help="llama-3.1-8b unless told; a wrong name lists all")
-@click.option("--tp", metavar="N", type=click.IntRange(1, 1024), default=1, help="tensor parallel devices  [1]")
+@click.option("--tp", metavar="N", type=click.IntRange(1, MOST_DEVICES), default=1, help="tensor parallel devices  [1]")
 @click.option("--kv-cache", metavar="SIZE", help="memory for caches; what 90 % leave beside the weights unless told")
 @click.option("--context", metavar="TOKENS", type=click.IntRange(2), default=1000, help="of each sequence  [1000]")
 @click.option("--preset", metavar="TEXT", type=click.Choice(PRESETS), help="a published text, its figures beside ours")
@@ -50,11 +52,12 @@ def roofline(
         plain = hardware is None and model is None and tp == 1 and kv_cache is None and context == CONTEXT_TOKENS
         if preset is not None and not plain:
             raise ValueError(f"--preset {preset} has its own machine: leave its options out")
+        page = file_place("--out", out, "roofline.html", makes_folders=True)
         machine, told, loads = (
             _text(preset or PRESETS[0]) if plain else (_machine(hardware, model, tp, kv_cache), [], [])
         )
         points = {name: curve(machine, context, free) for name, free in (("caches read", False), ("ideal", True))}
-        path = _write(Path(out), machine, points, (_rows(told), loads), context)
+        path = _write(page, machine, points, (_rows(told), loads), context)
     if as_json:
         click.echo(json.dumps({**_document(path, machine, points, told), "loads": loads}, default=str))
         return

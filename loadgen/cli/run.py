@@ -25,7 +25,7 @@ def run(ctx: click.Context, /, dry_run: bool, as_json: bool, **given: Any) -> No
     tokenload run --clock modelled --trace conv.csv --window 25m..35m --rate 2
     """
     with one_line_errors():
-        config, gates = read_config(given), read_gates(given["fail_on"])
+        config, gates = read_config(given), read_gates(given["fail_on"], given["junit_file"])
         from loadgen.cli.scorecard import Progress, plan_lines, print_plan, print_scorecard
         from loadgen.session import execute, prepare
 

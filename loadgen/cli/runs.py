@@ -26,6 +26,8 @@ def runs(folder: str | None, out: str, as_json: bool) -> None:
 
 
 def _list(out: Path, as_json: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: name the folder that run folders are in, as in --out runs")
     found = sorted([*out.glob("*/run.json"), *out.glob("*/sweep.json")]) if out.is_dir() else []
     rows = [_row(path.parent) if path.name == "run.json" else _sweep_row(path.parent) for path in found]
     if as_json:

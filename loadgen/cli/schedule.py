@@ -1,12 +1,12 @@
 """`tokenload schedule`: make, show and save one."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
 from loadgen.cli.options import GroupedCommand, config_options, one_line_errors, read_config
+from loadgen.cli.places import file_place
 
 
 @click.command(cls=GroupedCommand)
@@ -22,16 +22,17 @@ def schedule(save: str | None, as_json: bool, **given: Any) -> None:
     """
     with one_line_errors():
         config = read_config(given)
+        path = None if save is None else file_place("--save", save, "saved.jsonl")
         from loadgen.cli.scorecard import print_schedule
         from loadgen.schedule_shape import shape_of
         from loadgen.workload import build_schedule
 
         made = build_schedule(config)
         shape = shape_of(made)
-        if save is not None:
+        if path is not None:
             from loadgen.traces.neutral import write_neutral
 
-            write_neutral(made, Path(save))
+            write_neutral(made, path)
         if as_json:
             click.echo(json.dumps(shape))
         else:

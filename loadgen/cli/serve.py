@@ -1,12 +1,12 @@
 """`tokenload serve`: an engine behind HTTP."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from loadgen.cli.exit_codes import Exit
 from loadgen.cli.options import one_line_errors
+from loadgen.cli.places import folder_place
 from loadgen.units import parse_count, parse_duration_ns
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _options(given: dict[str, Any]) -> "ServeOptions":
         served_model=name,
         most_waiting_requests=_read("--max-queue", parse_count, given["max_queue"]),
         drain_s=_read("--drain", parse_duration_ns, given["drain"]) / NS_PER_S,
-        record=None if record is None else Path(record),
+        record=None if record is None else folder_place("--record", record, "steps"),
     )
 
 

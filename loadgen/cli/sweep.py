@@ -37,7 +37,7 @@ def sweep(ctx: click.Context, /, resume: str | None, dry_run: bool, as_json: boo
         from loadgen.sweep import run_sweep
         from results.store import STOPPED
 
-        gates = read_gates(given["fail_on"])
+        gates = read_gates(given["fail_on"], given["junit_file"])
         planned = _planned(resume, given)
         print_sweep_plan(planned)
         if dry_run:

@@ -30,7 +30,6 @@ MERGED_ENDING = "-merged"
 WITHOUT_ROWS = (Status.NOT_DISPATCHED, Status.WORKER_LOST)
 OF_THE_END = ("digest_sha256", "in_flight_request_ns", "stopped_ns", "files_sha256", "verdict", "ended_utc", SEAL)
 """What `RunFolder.finish` writes anew."""
-Json = dict[str, Any]
 
 
 def merge_late(folder: Path) -> Path:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
-from results.conditions import comparability
+from results.conditions import COMPARABILITY, comparability
 from results.report.plain import value_text
 from results.stamp.facts import IDENTITY
 
@@ -12,6 +13,9 @@ Json = dict[str, Any]
 NOT_COMPARED = ("run", "during")
 """Groups that differ from one run to the next by their nature."""
 LONGEST_TEXT = 60
+NEAR_RATIO = 0.5
+"""How alike, by difflib, a field's name must be to be offered in place of one that there is not."""
+FOR_EXAMPLE = ("workload.rate_rps", "engine.model", "engine.clock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,29 @@ def together(lists: Iterable[Sequence[Difference]]) -> list[Difference]:
     for one in (difference for differences_ in lists for difference in differences_):
         found.setdefault(one.name, one)
     return list(found.values())
+
+
+def check_allowed(allowed: Sequence[str], *stamps: Mapping[str, Any]) -> None:
+    """ValueError in one line for a name that is no field of the conditions, with those that are most like it.
+
+    `stamps`: of the runs, as far as there are some: a workload or an engine may tell more than the table has.
+    """
+    known = dict.fromkeys(_names(COMPARABILITY))
+    for stamp in stamps:
+        known |= dict.fromkeys(_names(_groups(stamp)))
+    for name in allowed:
+        if name not in known:
+            near = get_close_matches(name, known, cutoff=NEAR_RATIO) or FOR_EXAMPLE
+            raise ValueError(
+                f"--allow {name}: the conditions have no such field; near are {', '.join(near)}. Without --allow the "
+                "fields are named that stand in the way; conditions.json of a run has all"
+            )
+
+
+def _names(groups: Mapping[str, Iterable[str]]) -> list[str]:
+    """Every field as GROUP.FIELD, and as FIELD."""
+    pairs = [(group, field) for group, fields in groups.items() if group not in NOT_COMPARED for field in fields]
+    return [*(f"{group}.{field}" for group, field in pairs), *(field for _, field in pairs)]
 
 
 def forbidden(found: Sequence[Difference], allowed: Sequence[str]) -> list[Difference]:

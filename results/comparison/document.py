@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from results.comparison.conditions import Difference
+from results.comparison.conditions import Difference, check_allowed
 from results.comparison.decision import Compared, decide, overall
 from results.comparison.pairing import Cell, pair_up
 from results.comparison.requests import request_differences
@@ -22,6 +22,7 @@ SCHEMA_VERSION = 1
 
 def compare(sides: Sequence[Side], gates: Sequence[Gate] = (), allowed: Sequence[str] = ()) -> Json:
     """The first side against each other one. ValueError in one line when they are not comparable."""
+    check_allowed(allowed, *(trial.conditions for side in sides for trial in side.trials))
     first, *others = sides
     return {
         "schema_version": SCHEMA_VERSION,

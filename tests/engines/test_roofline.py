@@ -1,7 +1,7 @@
 """The roofline cost model, its tables, and an engine whose cache is as small as a real one."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -266,10 +266,28 @@ def test_a_shape_without_heads_bytes_or_enough_experts_is_refused(tmp_path: Path
         (lambda: hardware_of("h1000"), "unknown hardware 'h1000': known are h100-sxm"),
         (lambda: shape_of("nowhere.toml"), "cannot be read"),
         (lambda: roofline(1, bandwidth_fraction=1.5), r"bandwidth-fraction=1\.5"),
-        (lambda: roofline(1, decode_fraction=0), "decode-fraction=0"),
-        (lambda: roofline(1, memory_fraction=0), "memory-fraction=0"),
+        (lambda: roofline(1, decode_fraction=0), "decode-fraction=0: .*from 0.0001 to 1"),
+        (lambda: roofline(1, prefill_fraction=1e-9), "prefill-fraction=1e-09: .*from 0.0001 to 1"),
+        (lambda: roofline(1, bandwidth_fraction=float("nan")), "bandwidth-fraction=nan: .*from 0.0001 to 1"),
+        (lambda: roofline(1, memory_fraction=0), "memory-fraction=0: .*from 0.0001 to 1"),
+        (lambda: roofline(1, memory_fraction=1.01), "memory-fraction=1.01: .*from 0.0001 to 1"),
+        (lambda: roofline(1, step_overhead=DurationPs(61 * 10**12)), "step-overhead=61s: write 0s to 60s"),
+        (lambda: roofline(1, row_overhead=DurationPs(-1)), "row-overhead=.*: write 0s to 60s"),
+        (lambda: roofline(1, weights=ByteCount(0)), "weights=0B: .*16061MB, write 160.6MB to 1606052MB"),
+        (lambda: roofline(1, weights=ByteCount(10**13)), "weights=10000000000000B"),
+        (lambda: roofline(1, kv_cache=ByteCount(131_071)), "131071 bytes of cache hold no token.* 131072 bytes"),
         (lambda: roofline(1, hardware="cpu-core", model="tinygpt", tp=2), "tp=2: cpu-core has no link"),
-        (lambda: roofline(1, tp=0), "tp=0"),
+        (lambda: roofline(1, tp=0), "tp=0: llama-3.1-8b, .* splits over 1, 2, 4, 8, 16, 32 devices"),
+        (lambda: roofline(1, tp=3), "tp=3: .*32 heads and 8 .*1, 2, 4, 8, 16, 32 devices"),
+        (lambda: roofline(1, tp=64), "tp=64: .*1, 2, 4, 8, 16, 32 devices"),
+        (lambda: roofline(1, tp=7, model="qwen2.5-7b"), "tp=7: .*28 heads and 4 .*1, 2, 4, 28 devices"),
+        (lambda: replace(H100, bandwidth_bytes_per_s=1.0), "bandwidth_bytes_per_s = 1 is not from 1e.06 to 1e.18"),
+        (lambda: replace(H100, link_bytes_per_s=1.0), "link_bytes_per_s = 1 is not"),
+        (lambda: replace(H100, link_latency_s=2.0), "link_latency_s = 2 is not from 0 to 1"),
+        (lambda: replace(LLAMA, weight_bytes=1e-9), "weight_bytes = 1e-09 is not from 0.01 to 16"),
+        (lambda: replace(LLAMA, kv_bytes=99.0), "kv_bytes = 99 is not from 0.01 to 16"),
+        (lambda: replace(LLAMA, heads=10, kv_heads=3), "heads = 10 is no multiple of kv_heads = 3"),
+        (lambda: replace(LLAMA, layers=10**9), "weights: at most 1e.15"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(build: Callable[[], object], words: str) -> None:
@@ -277,6 +295,27 @@ def test_what_cannot_be_is_refused_in_one_line(build: Callable[[], object], word
     with pytest.raises(ValueError, match=words) as caught:
         build()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("shape", "most", "splits"), [
+    ("llama-3.1-8b", 1024, [1, 2, 4, 8, 16, 32]),
+    ("llama-3.1-8b", 4, [1, 2, 4]),
+    ("qwen2.5-7b", 1024, [1, 2, 4, 28]),
+    ("opt-13b", 1024, [1, 2, 4, 5, 8, 10, 20, 40]),
+    ("tinygpt", 1024, [1, 2, 4, 8]),
+])  # fmt: skip
+def test_heads_are_split_evenly_and_those_for_keys_and_values_too_or_copied(
+    shape: str, most: int, splits: list[int]
+) -> None:
+    """28 heads on 7 devices are 4 each, and 4 key-value heads on 7 are neither split nor copied alike."""
+    assert shape_of(shape).splits(most) == splits
+    for tp in splits:
+        assert Roofline(H100, shape_of(shape), tp=tp).tp == tp
+
+
+def test_a_device_may_have_no_link() -> None:
+    """0 is that there is none, and no slip."""
+    assert replace(H100, link_bytes_per_s=0.0).link_bytes_per_s == 0
 
 
 def test_the_description_has_model_hardware_and_coefficients() -> None:

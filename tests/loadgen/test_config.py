@@ -31,6 +31,7 @@ COLUMNS = st.lists(
     st.tuples(st.sampled_from(["time", "prompt", "output"]), st.text("abcXYZ_ .", min_size=1, max_size=5)),
     min_size=1,
     max_size=3,
+    unique_by=lambda pair: pair[0],
 ).map(tuple)
 LIMITS = st.builds(
     "{}<={}{}".format, st.sampled_from(["ttft", "tpot", "e2e", "stall"]), COUNTS, st.sampled_from(["us", "ms", "s"])

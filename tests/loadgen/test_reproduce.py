@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from loadgen.session import execute, prepare
 from loadgen.sweep import plan_sweep, run_sweep
 from results.report import write_report
 from results.report.page_seal import BLANK, sealed
-from results.store import seal
+from results.store import file_sha256, seal, write_json
 
 ENGINE = """
 import json
@@ -137,6 +138,44 @@ def test_another_story_in_run_json_is_refused(
     result = reproduce(copy, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert says in result.stderr and len(result.stderr.strip().splitlines()) == 1
+
+
+def of_another_version(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """The summary as an earlier version would have written it, with the hash that it then had."""
+    summary = json.loads((folder / "summary.json").read_text())
+    change(summary)
+    write_json(folder / "summary.json", summary)
+    hashed = {"summary.json": file_sha256(folder / "summary.json")}
+    edit(folder, lambda info: info.update(tokenload_version="0.0.9", files_sha256={**info["files_sha256"], **hashed}))
+
+
+@pytest.mark.parametrize("from_page", [False, True])
+def test_a_summary_of_another_version_does_not_hide_that_the_rows_are_the_same(
+    original: Path, tmp_path: Path, from_page: bool
+) -> None:
+    """The rows decide, after one run; who wrote the summary and how to see its figures anew is said in one line."""
+    copy = tmp_path / "copy"
+    shutil.copytree(original, copy)
+    of_another_version(copy, lambda summary: summary.update(schema_version=0, by_moon={}))
+    path = write_report(copy) if from_page else copy
+    result = reproduce(path, "--runs", "3", "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert (document["verdict"], document["identical_files"], len(document["runs"])) == ("REPRODUCED", False, 1)
+    assert "are those of the first, bit for bit; its summary alone is another file" in document["why"]
+    (line,) = document["faults"] or [document["why"]]
+    assert f"tokenload 0.0.9, summary schema 0, read by {version('tokenload')}, schema 1" in line
+    assert "tokenload report FOLDER" in line
+
+
+def test_a_summary_whose_figures_are_not_those_of_the_rows_is_not_reproduced(original: Path, tmp_path: Path) -> None:
+    """Whoever wrote it: the same rows do not make another figure right."""
+    copy = tmp_path / "copy"
+    shutil.copytree(original, copy)
+    of_another_version(copy, lambda summary: summary["ttft_ms"].update(p50=summary["ttft_ms"]["p50"] / 2))
+    result = reproduce(copy, "--runs", "3", "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 5, result.output
+    assert "ttft_ms.p50 says" in json.loads(result.stdout)["faults"][0]
 
 
 def test_an_engine_that_became_slower_differs(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`tokenload compare`: what it prints, writes and refuses, and what its exit code says."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,22 @@ def test_another_workload_is_refused_unless_allowed(tmp_path: Path, texts: dict[
     assert field in result.stderr and len(result.stderr.strip().splitlines()) == 1
     insisted = result.stderr.strip().partition("to compare anyway: ")[2].split()
     assert compare(a, b, *insisted).exit_code == 0
+
+
+def test_a_field_that_there_is_not_is_refused_by_compare_reproduce_and_ab(tmp_path: Path) -> None:
+    """Before anything runs; a slip would else be taken for leave that nobody gave."""
+    folder, out = ran(tmp_path / "a"), tmp_path / "out"
+    load = ["--rate", "12", "--requests", "100", "--clock", "modelled", "--pairs", "1"]
+    for words in (
+        ["compare", str(folder), str(folder)],
+        ["reproduce", str(folder), "--runs", "1", "--out", str(out)],
+        ["ab", "--a", "static", "--b", "continuous", *load, "--out", str(out)],
+    ):
+        result = CliRunner().invoke(main, [*words, "--allow", "workload.rate"])
+        assert result.exit_code == 2 and "near are workload." in result.stderr, words
+        assert len(result.stderr.strip().splitlines()) == 1 and not out.exists()
+        assert CliRunner().invoke(main, [*words, "--allow", "workload.rate_rps"]).exit_code == 0, words
+        shutil.rmtree(out, ignore_errors=True)
 
 
 def flip_a_byte(folder: Path) -> None:

@@ -9,6 +9,7 @@ from shlex import split
 from tempfile import TemporaryDirectory
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -76,6 +77,10 @@ VALUES = """
 --rate 4 --slo 'ttft<=1'             -> ttft<=1
 --rate 4 --slo 'p99<=1s'             -> 'p99<=1s'
 --rate 4 --slo ''                    -> ''
+--rate 4 --slo 'ttft<=1s,ttft<=2s'   -> ttft
+--rate 4 --threshold late_ns=1 --threshold late_ns=2 -> 'late_ns'
+--rate 4 --target http://127.0.0.1:1 --body '{"a": {"b": 1, "b": 2}}' -> 'b'
+--rate 4 --engine continuous,batch=8,batch=16 -> batch=16
 --rate 4 --arrival gamma --cv 0      -> '0'
 --arrival closed --users 0           -> '0'
 --arrival closed --users 2 --think 1 -> '1'
@@ -218,6 +223,7 @@ REPLAYS = """
 --context 9999999999999999999999999:drop ->
 --time-unit weeks                        -> 'weeks'
 --columns time=t                         ->
+--columns time=t,prompt=in,output=out,time=in -> 'time'
 --columns time=no,prompt=in,output=out   -> no
 --columns t,in,out                       -> 't,in,out'
 """
@@ -270,6 +276,31 @@ def test_a_file_that_is_no_config_is_one_line(tmp_path: Path, content: str | Non
     if content is not None:
         path.write_text(content)
     refused("run", "--config", str(path))
+
+
+def test_a_config_that_says_a_thing_twice_is_refused(tmp_path: Path) -> None:
+    """The last would win in silence: the file and the name are told."""
+    path = tmp_path / "config.json"
+    path.write_text('{"rate": "4", "requests": "5", "rate": "8"}')
+    line = refused("run", "--clock", "modelled", "--config", str(path))
+    assert "config.json" in line and "'rate' is given twice" in line
+
+
+@pytest.mark.parametrize(
+    "words", ["--rates 4,8,4", "--rates 4,4.0", "--rates closed:8,closed:08", "--concurrency 4,04"]
+)
+def test_a_load_that_is_given_twice_is_named(words: str) -> None:
+    """However it is written."""
+    assert "twice" in refused("sweep", "--clock", "modelled", *split(words))
+
+
+def test_a_time_beyond_64_bits_says_how_long_a_run_may_last() -> None:
+    """In place of what Python says of its integers."""
+    with pytest.raises(InputError, match="2,562 hours of modelled time") as caught, one_line_errors():
+        np.fromiter([2**80], dtype=np.int64)
+    assert "C long" not in caught.value.message
+    with pytest.raises(InputError, match="too large for this machine"), one_line_errors():
+        raise OverflowError("cannot serialize a string larger than 4GiB")
 
 
 def test_a_folder_without_a_run_is_no_config(tmp_path: Path) -> None:
@@ -336,7 +367,10 @@ def test_an_empty_text_is_no_default(words: str) -> None:
     assert refused(*split(words), "--clock", "modelled").startswith("Error: --")
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR])
+@pytest.mark.parametrize(
+    "number",
+    [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES],
+)
 def test_a_disk_that_refuses_is_named_with_a_way_out(number: int) -> None:
     """The file, the reason and what to do, without Python's own brackets."""
     with pytest.raises(InputError) as caught, one_line_errors():

@@ -51,6 +51,12 @@ def test_a_plan_without_an_answer_has_an_exit_code_of_its_own(tmp_path: Path) ->
         ([*WORDS, "--hardware", "l4", "--hardware", "h200"], "--price is given 1 times for 2"),
         ([*WORDS, "--pools", "1-3"], "--pools: '1-3' does not say two pools"),
         ([*WORDS, "--pools", "1:0"], "--pools: '0' is not a whole number"),
+        ([*WORDS, "--pools", "1:1", "--link", "1B"], "--link: '1B' a second must be from 1MB to 100000GB"),
+        ([*WORDS, "--pools", "1:1", "--link", "0B"], "--link: '0B' must be a size from 1B to 1000000TB"),
+        ([*WORDS, "--pools", "1:1", "--link", "1000TB"], "--link: '1000TB' a second must be from 1MB to 100000GB"),
+        ([*WORDS, "--tp", "1,1025"], "--tp: '1,1025': a model is split over 1 to 1024 devices"),
+        ([*WORDS, "--tp", "3"], "tp=3: llama-3.1-8b, of 32 heads and 8 for keys and values, splits over 1, 2, 4"),
+        ([*WORDS, "--devices", "65537"], "--devices: '65537': a fleet has 1 to 65536 devices"),
         ([*WORDS, "--router", "best"], "--router: 'best' is not one of"),
         ([*WORDS, "--attainment", "99"], "--attainment: '99' is not a share"),
         (["run", "--rate", "4", "--hardware", "h100-sxm", "--clock", "real"], "--hardware h100-sxm needs --clock"),
@@ -64,6 +70,17 @@ def test_what_cannot_be_is_one_line(words: list[str], line: str, tmp_path: Path)
     done = CliRunner().invoke(main, [*words, "--out", str(tmp_path / "out")])
     assert done.exit_code == Exit.USAGE, done.output
     assert line in done.output and "Traceback" not in done.output
+
+
+def test_a_degree_that_a_model_does_not_split_over_is_told_beside_those_that_it_does(tmp_path: Path) -> None:
+    """The plan goes on with the others: the degrees that are tried unless told suit most models, and not all."""
+    words = [*WORDS, "--model", "qwen2.5-7b", "--tp", "1,8", "--out", str(tmp_path / "plan.html"), "--json"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == Exit.OK, done.output
+    found = json.loads(done.stdout)
+    reasons = {one["tp"]: one["reason"] for one in found["tried"]}
+    assert found["cheapest"]["tp"] == 1 and reasons[1] is None
+    assert "splits over 1, 2, 4, 28 devices" in reasons[8]
 
 
 def test_a_run_on_hardware_that_is_not_here_is_billed_by_its_roofline(tmp_path: Path) -> None:
