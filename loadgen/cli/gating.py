@@ -22,8 +22,10 @@ def gate_options(command: Command) -> Command:
 
 
 def read_gates(texts: Sequence[str], junit_file: str | None = None) -> "tuple[Gate, ...]":
-    """Before anything runs. ValueError for one that cannot be read or needs a baseline, or no place for --junit."""
+    """Before anything runs. ValueError for one that cannot be read or needs a baseline, or a --junit of none."""
     check_files(junit_file)
+    if not texts and junit_file is not None:
+        raise ValueError(f"--junit {junit_file} would hold no gate: add one, as in --fail-on 'ttft_p99>500ms'")
     if not texts:
         return ()
     from results.gates import parse_gates, refuse_relative

@@ -54,6 +54,16 @@ def test_the_document_and_junit_have_the_gates(tmp_path: Path) -> None:
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
 
 
+def test_a_junit_file_without_a_gate_is_refused(tmp_path: Path) -> None:
+    """It would not be written, and a CI system would wait for it: told before anything runs."""
+    for command in (("run", "--rate", "8"), ("sweep", "--rates", "8")):
+        words = ("--clock", "modelled", "--out", tmp_path / "runs", "--junit", tmp_path / "j.xml")
+        result = tokenload(*command, *words)
+        assert result.exit_code == 2
+        assert "--fail-on" in result.stderr and len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_invalid_run_passes_no_gate(tmp_path: Path) -> None:
     """Exit code 3, and the gate says why it is missed."""
     result = run(tmp_path, "failed>99%", "--timeout", "100ms")
