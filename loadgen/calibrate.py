@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,15 @@ class _Listening:
         self.close = target.close
 
     async def send(self, request: PlannedRequest) -> Reply:
-        reply = await self.target.send(request)
-        self._texts[request.request_id] = reply.text
+        return await self.start(request)
+
+    def start(self, request: PlannedRequest) -> Coroutine[Any, Any, Reply]:
+        """As a run sends."""
+        return self._kept(self.target.start(request))
+
+    async def _kept(self, under_way: Awaitable[Reply]) -> Reply:
+        reply = await under_way
+        self._texts[reply.request_id] = reply.text
         return reply
 
 

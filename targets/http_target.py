@@ -123,10 +123,12 @@ class HttpTarget:
         connection = pool.take(request.session)
         if connection is not None:
             self._carry(exchange, connection, encoded, begin_ns)
-        return self._settled(exchange, request.session, encoded, connection is not None)
+        return self._settled(exchange, pool, request.session, encoded, connection is not None)
 
-    async def _settled(self, exchange: Exchange, session: int | None, encoded: bytes, carried: bool) -> Reply:
-        pool, request_id = self._opened_pool(), exchange.reply.request_id
+    async def _settled(
+        self, exchange: Exchange, pool: Pool, session: int | None, encoded: bytes, carried: bool
+    ) -> Reply:
+        request_id = exchange.reply.request_id
         try:
             while True:
                 if not carried and not exchange.over:

@@ -45,13 +45,23 @@ class ChunkedBody:
     def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
         """Take the next reads, to the one that ends it; the bytes of the body in each of those."""
         pieces = []
-        if len(reads) > FEW_READS and self._state == _SIZE and not self._kept:
+        between_chunks = self._is_between_chunks
+        if len(reads) > FEW_READS and between_chunks:
             pieces = _one_chunk_each(reads[:-1])
         for read in reads[len(pieces) :]:
+            end = read.find(_LINE_END)
+            if between_chunks and _PLAIN_SIZES.get(read[:end]) == len(read) - end - 4 and read.endswith(_LINE_END):
+                pieces.append(read[end + 2 : -2])
+                continue
             pieces.append(self._walk(read))
             if self.ended:
                 break
+            between_chunks = self._is_between_chunks
         return pieces
+
+    @property
+    def _is_between_chunks(self) -> bool:
+        return self._state == _SIZE and not self._kept
 
     def _walk(self, data: bytes) -> bytes:
         data = self._kept + data

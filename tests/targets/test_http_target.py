@@ -662,3 +662,20 @@ def test_what_is_started_is_sent_before_anything_else_runs() -> None:
             return reply
 
     assert asyncio.run(one()).status is Status.OK
+
+
+@pytest.mark.parametrize("prewarm", [0, 1])
+def test_what_is_awaited_after_the_close_opens_nothing(prewarm: int) -> None:
+    """A target that was closed stays so, whenever somebody asks what became of a request."""
+
+    async def one() -> tuple[Reply, bool]:
+        async with serving(answer) as served:
+            target = target_of(served, connections="reuse", prewarm=prewarm)
+            await target.open([planned()])
+            under_way = target.start(planned())
+            await target.close()
+            reply = await asyncio.wait_for(under_way, 10)
+            return reply, target._pool is None
+
+    reply, closed = asyncio.run(one())
+    assert (reply.status, closed) == (Status.CANCELLED, True)
