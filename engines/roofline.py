@@ -278,8 +278,9 @@ class RooflineExecutor(HashExecutor):
         self.kv_capacity_tokens = kv_capacity_tokens
 
     def describe(self) -> Mapping[str, JSON]:
-        """No prompt is read; what its cache holds."""
-        return {**super().describe(), "name": "roofline", "kv_capacity_tokens": self.kv_capacity_tokens}
+        """No prompt is read; whose steps are billed, and what its cache holds."""
+        told = {"name": "roofline", "model": self.cost_model.shape.name, "kv_capacity_tokens": self.kv_capacity_tokens}
+        return {**super().describe(), **told}
 
 
 def roofline(

@@ -64,11 +64,11 @@ ENGINE: dict[str, str] = {
     "engine_commit": PERFORMANCE,
 }
 LIFTED = {
-    "name": "model", "config": "model_config", "weights_sha256": "weights_sha256", "dtype": "dtype",
+    "name": "model", "model": "model", "config": "model_config", "weights_sha256": "weights_sha256", "dtype": "dtype",
     "parameters": "parameters", "vocabulary": "vocabulary", "threads": "threads", "device": "device",
     "revision": "revision", "quantisation": "quantisation",
 }  # fmt: skip
-"""What an executor tells -> the field of the group that it fills."""
+"""What an executor tells -> the field of the group that it fills; of two for one field the later counts."""
 
 
 def workload_facts(schedule: "Schedule") -> Json:

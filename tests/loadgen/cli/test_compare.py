@@ -188,3 +188,16 @@ def test_one_run_alone_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
     """A single folder must be a sweep of several engines."""
     result = compare(ran(tmp_path))
     assert result.exit_code == 2 and "name a second folder" in result.stderr
+
+
+def test_two_models_on_hardware_that_is_not_here_are_two_models(tmp_path: Path) -> None:
+    """What a roofline bills is a model like any other: `compare` refuses, and names both."""
+    folders = []
+    for model in ("llama-3.1-8b", "mistral-7b"):
+        words = ("--clock", "modelled", "--rate", "8", "--requests", "20", "--out", tmp_path / model)
+        result = CliRunner().invoke(main, [*map(str, ("run", "--hardware", "h100-sxm", "--model", model, *words))])
+        assert result.exit_code in (0, 3), result.output
+        folders.append(next(one for one in (tmp_path / model).iterdir() if one.is_dir()))
+    result = CliRunner().invoke(main, ["compare", *map(str, folders)])
+    assert result.exit_code == 2
+    assert "engine.model (llama-3.1-8b, mistral-7b)" in result.stderr
