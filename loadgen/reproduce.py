@@ -134,7 +134,7 @@ def judge(one: Reproduction, found: Sequence[Difference]) -> Json:
         "identical_files": identical,
         "outputs": outputs,
         "figures": {figure.name: figure.to_json() for figure in likened},
-        "needed": runs_needed(likened),
+        "needed": runs_needed(likened) if _fewest(one) >= LEAST_REQUESTS else None,
         "differences": {kind: [item.to_json() for item in found if item.comparability == kind] for kind in kinds},
         "invalid": _invalid(one),
         "runs": [outcome.folder.name for outcome in one.outcomes],
@@ -148,15 +148,19 @@ def subject_of(config: RunConfig) -> str:
     return f"{config.target or config.engine} at {load}, seed {config.seed}"
 
 
+def _fewest(one: Reproduction) -> int:
+    """Requests of the smallest new run: where they are too few, more such runs would decide nothing."""
+    return min(int(outcome.summary["requests"]["scheduled"]) for outcome in one.outcomes)
+
+
 def _verdict(one: Reproduction, likened: list[Likened], outputs: Json | None, settled: bool) -> tuple[Likeness, str]:
     """Bytes settle it; wrong answers settle it; then the figures do."""
     if settled:
         return Likeness.REPRODUCED, "the rows of every new run are those of the first, bit for bit"
     if outputs is not None and outputs["same"] is False:
         return Likeness.DIFFERS, f"the outputs are not the same: {outputs['text']}"
-    fewest = min(int(outcome.summary["requests"]["scheduled"]) for outcome in one.outcomes)
-    if fewest < LEAST_REQUESTS:
-        return Likeness.INCONCLUSIVE, f"TOO_FEW_REQUESTS: {fewest} requests a run, {LEAST_REQUESTS} decide something"
+    if _fewest(one) < LEAST_REQUESTS:
+        return Likeness.INCONCLUSIVE, f"TOO_FEW_REQUESTS: {_fewest(one)} requests a run, {LEAST_REQUESTS} decide something"
     likeness = conclusion(likened)
     decisive = [figure for figure in likened if figure.likeness is likeness]
     text = "; ".join(f"{figure.to_json()['title']} {figure.text}" for figure in decisive[:3])

@@ -12,6 +12,7 @@ def file_place(flag: str, text: str, example: str, makes_folders: bool = False) 
 
     `example`: a file's name, as one could be written. `makes_folders`: whether missing folders above it are made.
     """
+    _check_home(flag, text)
     path = Path(text)
     if not text.strip():
         raise ValueError(f"{flag} is empty: name a file, as in {flag} {example}")
@@ -25,6 +26,7 @@ def file_place(flag: str, text: str, example: str, makes_folders: bool = False) 
 
 def folder_place(flag: str, text: str, example: str) -> Path:
     """The folder that an option names, which may be made. ValueError when something else is in its way."""
+    _check_home(flag, text)
     if not text.strip():
         raise ValueError(f"{flag} is empty: name a folder, as in {flag} {example}")
     place = _standing(Path(text))
@@ -32,6 +34,12 @@ def folder_place(flag: str, text: str, example: str) -> Path:
         raise ValueError(f"{flag} {text} is a file: name a folder, as in {flag} {example}")
     _check_standing(flag, text, place, example)
     return Path(text)
+
+
+def _check_home(flag: str, text: str) -> None:
+    """A shell puts the home folder for a ~ at the beginning of a word; in the middle of `--out=~/x` it does not."""
+    if text.startswith("~"):
+        raise ValueError(f"{flag} {text}: the shell left ~ as it is: write {flag} and the place as two words, or ./{text}")
 
 
 def _standing(path: Path) -> Path:

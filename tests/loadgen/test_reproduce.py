@@ -206,9 +206,10 @@ def test_few_requests_decide_nothing(tmp_path: Path) -> None:
     engine.write_text(ENGINE.replace("COST", str(10**9)))
     folder = ran(tmp_path / "out", engine=f"{engine}:Mine", requests="40")
     engine.write_text(ENGINE.replace("COST", str(10**9 + 1000)))
-    result = reproduce(folder, "--runs", "3", "--out", tmp_path / "again")
+    result = reproduce(folder, "--runs", "2", "--out", tmp_path / "again")
     assert result.exit_code == 6, result.output
     assert "TOO_FEW_REQUESTS" in result.stdout
+    assert "would decide it" not in result.stdout  # more runs as small would not
 
 
 def test_a_trace_must_be_there_and_be_the_same(tmp_path: Path) -> None:

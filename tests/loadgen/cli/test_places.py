@@ -1,7 +1,7 @@
 """Where a command is to write: what is in the way is named before anything is computed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 
@@ -115,3 +115,11 @@ def test_a_place_that_may_not_be_written_to_is_named(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"{tmp_path} may not be written to"):
             place("--out", str(tmp_path / "x"), "y")
     tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("place", [file_place, folder_place])
+def test_a_tilde_that_the_shell_left_is_no_place(place: Callable[[str, str, str], Path]) -> None:
+    """Some of what writes would take it for the home folder, some for a name: nobody is to guess."""
+    with pytest.raises(ValueError, match=r"--out ~/there: the shell left ~ as it is"):
+        place("--out", "~/there", "there")
+    assert place("--out", "./~", "there") == Path("~")

@@ -138,3 +138,11 @@ def test_lines_that_are_more_than_one_event_are_no_run(head: bytes) -> None:
 def test_other_lines_than_one_of_data_and_an_empty_one_are_no_run(before: bytes, event: bytes, after: bytes) -> None:
     """Another field, another end, no end yet, and JSON in several lines, of which one alone is the data."""
     assert plain_run([before + event + after] * ENOUGH, MARK, read_data, b"data: ", b"\n\n") is None
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_line_end_inside_an_event_makes_no_run(end: bytes) -> None:
+    """To a JSON reader it is a space; in a stream of events the line after it is another field."""
+    lines = [b"data: " + chunk("a").replace(b',"choices"', b"," + end + b'"choices"') + b"\n\n"] * ENOUGH
+    assert plain_run(lines, MARK, read_data, b"data: ", b"\n\n") is None
+    assert plain_run([line[6:-2] for line in lines], MARK, read_data, b"", b"") is not None
