@@ -159,8 +159,9 @@ def _verdict(one: Reproduction, likened: list[Likened], outputs: Json | None, se
         return Likeness.REPRODUCED, "the rows of every new run are those of the first, bit for bit"
     if outputs is not None and outputs["same"] is False:
         return Likeness.DIFFERS, f"the outputs are not the same: {outputs['text']}"
-    if _fewest(one) < LEAST_REQUESTS:
-        return Likeness.INCONCLUSIVE, f"TOO_FEW_REQUESTS: {_fewest(one)} requests a run, {LEAST_REQUESTS} decide something"
+    fewest = _fewest(one)
+    if fewest < LEAST_REQUESTS:
+        return Likeness.INCONCLUSIVE, f"TOO_FEW_REQUESTS: {fewest} requests a run, {LEAST_REQUESTS} decide something"
     likeness = conclusion(likened)
     decisive = [figure for figure in likened if figure.likeness is likeness]
     text = "; ".join(f"{figure.to_json()['title']} {figure.text}" for figure in decisive[:3])

@@ -39,7 +39,7 @@ def folder_place(flag: str, text: str, example: str) -> Path:
 def _check_home(flag: str, text: str) -> None:
     """A shell puts the home folder for a ~ at the beginning of a word; in the middle of `--out=~/x` it does not."""
     if text.startswith("~"):
-        raise ValueError(f"{flag} {text}: the shell left ~ as it is: write {flag} and the place as two words, or ./{text}")
+        raise ValueError(f"{flag} {text}: the shell left ~ as it is: write {flag} and the place apart, or ./{text}")
 
 
 def _standing(path: Path) -> Path:
