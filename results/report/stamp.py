@@ -165,7 +165,7 @@ def _model(point: Point) -> str:
         ms = [cost[name] / PS_PER_MS if isinstance(cost.get(name), int) else float("nan") for name in names]
         decode, prefill = f"{ms[0]:g} + {ms[1]:g} ms a row", f"{ms[2]:g} + {ms[3]:g} ms a token"
         return f"no model (a decode step is billed {decode}, a prefill {prefill})"
-    return str(told.get("name") or _find(engine, "model") or "model not told")
+    return str(told.get("model") or told.get("name") or _find(engine, "model") or "model not told")
 
 
 def _clocks(point: Point) -> str:

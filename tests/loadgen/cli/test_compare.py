@@ -16,6 +16,7 @@ from loadgen.session import execute, prepare
 from loadgen.sweep import plan_sweep, run_sweep
 from results.comparison.trials import read_trial
 from results.store import load_run
+from tests.results.report.reading import read
 
 TEXTS = {"rate": "4", "requests": "120", "clock": "modelled"}
 
@@ -198,6 +199,8 @@ def test_two_models_on_hardware_that_is_not_here_are_two_models(tmp_path: Path) 
         result = CliRunner().invoke(main, [*map(str, ("run", "--hardware", "h100-sxm", "--model", model, *words))])
         assert result.exit_code in (0, 3), result.output
         folders.append(next(one for one in (tmp_path / model).iterdir() if one.is_dir()))
+        line = read((folders[-1] / "report.html").read_text()).text.partition("Conditions: ")[2]
+        assert line.startswith(f"{model}, ") or f", {model}, " in line.splitlines()[0], line[:300]
     result = CliRunner().invoke(main, ["compare", *map(str, folders)])
     assert result.exit_code == 2
     assert "engine.model (llama-3.1-8b, mistral-7b)" in result.stderr
